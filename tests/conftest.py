@@ -15,6 +15,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as load_tensorflow does, wherever a test begins
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from edgeveil.edge_runtime.signing import ed25519
 from tests.support import machine_identifier, once, programs, seeds
 
 ASKED: set[Path] = set()
@@ -25,6 +26,8 @@ typer.main.get_command = functools.cache(typer.main.get_command)
 # Nothing of a test must outlast a power cut. What reaches a disk, and when, is asked of one that writes down what it is
 # told (tests/support/boards/power_cut.py), and processes that tests start wait for the real one.
 os.fsync = lambda _handle: None
+# A signature that was verified once is not verified a thousand times: that is slow, and the answer always the same.
+ed25519.verify = functools.lru_cache(4096)(ed25519.verify)
 # A shell starts what it runs in the background with Ctrl-C ignored, and children inherit that; some tests press it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -96,6 +96,8 @@ def test_the_summary_counts_what_is_left_out_and_a_test_named_by_itself_runs(tmp
     line, closing = ran(str(tmp_path))
     assert line == "2 nightly tests were left out: scripts/test --nightly"
     assert "2 passed" in closing
+    if workers != "0":
+        return  # what else there is does not come from a worker
     line, closing = ran("--nightly", str(tmp_path))
     assert "left out" not in line
     assert "2 passed" in closing

@@ -6,6 +6,7 @@ there. None may be gone afterwards, and none may be taken for a file.
 
 import ast
 import os
+import re
 import signal
 import stat
 
@@ -220,7 +221,7 @@ RENAMES = {
 
 def renames(text):
     """The lines that call ``os.rename`` and its like, or ``Path.rename`` and ``Path.replace``."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(ast.parse(text)) if re.search(r"\.(rename|replace|renames|move)\b", text) else ():
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         owner = node.func.value.id if isinstance(node.func.value, ast.Name) else ""

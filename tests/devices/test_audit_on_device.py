@@ -22,7 +22,8 @@ from tests.support.boards import edge_tpu
 from tests.support.boards.edge_tpu import COMPILED
 from tests.support.checkout import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.programs]
+# By day its parts: test_edgetpu_artefact.py, a card that speaks of an Edge TPU; test_remote_rows.py, rows of a board.
+pytestmark = [pytest.mark.slow, pytest.mark.programs, pytest.mark.nightly]
 
 
 def complements(run):

@@ -17,12 +17,13 @@ def edgeveil(tmp_path, capfd, monkeypatch):
     """Runs ``edgeveil`` against a board and returns (exit code, stdout, stderr)."""
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "opt").mkdir()
-    with sshd.running(tmp_path, home=tmp_path / "home") as server:
+    with sshd.running(tmp_path) as server:
         run, more = output.in_process(monkeypatch, capfd), server.options(root=tmp_path / "opt")
         yield lambda *words: run(*(server.target if word == "BOARD" else word for word in words), *more)
 
 
-def test_a_bundle_is_timed_where_it_will_run(edgeveil, tmp_path, request):
+def test_a_bundle_is_timed_where_it_will_run(edgeveil, tmp_path, request, monkeypatch):
+    owners.few_interpreters(monkeypatch)
     made = owners.bundle(tmp_path)
     owners.trust(tmp_path)
     bench = ["bench", made.path, "--on", "BOARD", "--for", "workstation", "--json"]

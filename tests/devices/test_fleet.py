@@ -31,7 +31,7 @@ def hall(tmp_path):
         for name in ("one", "two", "three"):
             folder = tmp_path / name
             (folder / "opt").mkdir(parents=True)
-            up = servers.enter_context(sshd.running(folder, home=folder / "home"))
+            up = servers.enter_context(sshd.running(folder))
             text += f'[board.{name}]\naddress = "{up.target}"\nroot = "{folder / "opt"}"\n'
             text += f'identity = "{name}/user"\nknown_hosts = "{name}/known_hosts"\n'
         (tmp_path / "hall.toml").write_text(text)

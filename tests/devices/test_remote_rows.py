@@ -25,6 +25,7 @@ from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.audit.findings import about_label_only, best
 from edgeveil.trainer.audit.sections import board_section
 from edgeveil.trainer.audit.subject import Perturbed, Subject, bottleneck, further_outputs
+from edgeveil.trainer.cli.tree import modern
 from edgeveil.trainer.sealing.trust_file import TrustFolder
 from tests.support import bundles, output
 from tests.support.boards import lossy_serial_line, owners, sshd
@@ -37,7 +38,7 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - only looked at
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sshd")
-    with sshd.running(folder, home=folder / "home") as running:
+    with sshd.running(folder) as running:
         yield running, folder / "home"
 
 
@@ -113,6 +114,11 @@ def test_rows_go_there_come_back_go_on_after_a_failure_and_are_gone(server, lapl
     pipeline = load_pipeline(parse(made.manifest), made.members, "numpy")
     np.testing.assert_array_equal(back.outputs["frame"], pipeline.run(x, {"noise": noise})["frame"])
     assert (back.artefact, back.ran["manifest_sha256"]) == ("numpy", (root / "current").resolve().name)
+
+
+def test_a_site_is_taken_by_the_old_spelling_too():
+    found, _, variables = modern(["audit", "a.veil", "--on", "hall", "--boards", "hall.toml"])
+    assert (found, variables) == (["audit", "board", "a.veil", "--on", "hall"], {"EDGEVEIL_BOARDS": "hall.toml"})
 
 
 @pytest.mark.nightly  # by day over ssh, above, and commands and files over a console: test_serial.py

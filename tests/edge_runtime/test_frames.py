@@ -127,7 +127,8 @@ def uses(name):
     found = set()
     root = Path(edge_runtime.__file__).parent
     for path in root.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)) if name in text else ():
             if name in (getattr(node, "id", None), getattr(node, "attr", None), getattr(node, "name", None)):
                 found.add(path.relative_to(root).as_posix())
     return found

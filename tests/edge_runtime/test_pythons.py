@@ -224,7 +224,7 @@ def test_every_artefact_runs_where_it_can(name, app, tiny, tmp_path):
             assert not (out["x"] == x).all(axis=(1, 2, 3)).any()
 
 
-@pytest.mark.parametrize("name", nightly_but(CAN, "py36", "py311-litert"))
+@pytest.mark.parametrize("name", nightly_but(CAN, "py36"))
 def test_bench_runs_everywhere(name, app, tiny):
     python = python_of(name)
     floors = ("--min-count", 20, "--min-seconds", 0)

@@ -1,4 +1,4 @@
-"""soak for seven seconds with the faults of twenty, and what half an hour of it recorded."""
+"""soak for five seconds with the faults of twenty, and what half an hour of it recorded."""
 
 import json
 
@@ -16,7 +16,7 @@ def test_a_short_soak_accounts_for_every_frame(monkeypatch):
     monkeypatch.setattr(
         soak, "bundle", lambda folder: bundles.make_bundle(folder, example=bundles.cleaner_example()).path
     )
-    document = soak.soak(7, hurry=3)
+    document = soak.soak(5, hurry=4)
     assert document["exit_code"] == 0
     assert document["unaccounted"] == 0
     assert document["frames_out"] > 40

@@ -22,6 +22,7 @@ def test_the_corpus_is_taken_or_refused(name):
     assert taken
 
 
+@pytest.mark.nightly  # by day the corpus, above; that a finding is one, below; and bundles: test_fuzz.py
 @pytest.mark.slow
 def test_a_short_run_finds_nothing():
     for name in parsers.TARGETS:

@@ -36,7 +36,7 @@ machine.process_limit_bytes = lambda: {limit}
 from edgeveil.edge_runtime.inside import process
 from edgeveil.edge_runtime.sandbox import hardening
 from edgeveil.edge_runtime import device
-device.OPEN_S = 8
+device.OPEN_S = 5
 {first}
 sys.exit(process.main(sys.argv[1:]))
 """
@@ -49,7 +49,7 @@ from edgeveil.edge_runtime.outside import supervisor
 config.needs_service = lambda settings: True
 supervisor.START_S = {start_s}
 from edgeveil.edge_runtime import device
-device.OPEN_S = 8
+device.OPEN_S = 5
 process_table.command = lambda module: [sys.executable, "-c", {child!r}]
 code = main({words!r})
 import resource
@@ -189,7 +189,7 @@ def test_without_its_limit_of_memory_a_model_has_what_it_asks_for():
 
 def test_an_inside_that_does_not_end_itself_is_ended_from_without():
     first = "process.Inside._put_off = lambda self, seconds: None"
-    code, frames, said, _, _ = run("onnx endless_loop", first=first, start_s=2)
+    code, frames, said, _, _ = run("onnx endless_loop", first=first, start_s=1)
     assert (code, frames) == (4, 0)
     assert "the inside hung; it is killed" in said
 

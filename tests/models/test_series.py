@@ -11,6 +11,7 @@ from edgeveil.trainer.export import to_onnx, to_tflite
 from edgeveil.trainer.export.manifest import lint
 from edgeveil.trainer.graphs.files import read
 from edgeveil.trainer.graphs.macs import keras_macs
+from tests.support.once import nightly_but
 
 SHAPE = (40, 3)
 
@@ -31,7 +32,7 @@ def windows(n=24):
     return u.astype(np.float32)
 
 
-@pytest.mark.parametrize("name", ["classifier", "encoder"])
+@pytest.mark.parametrize("name", nightly_but(("classifier", "encoder"), "encoder"))
 def test_int8_passes_the_lint_of_an_edge_tpu_and_answers_as_float_does(name):
     model = networks()[name]
     u = windows()

@@ -281,7 +281,7 @@ def modern(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
     notes, variables = dict[str, None](), dict[str, str]()
     if words[:1] == ["audit"]:
         words = _workers(words, variables)
-    if words[0] in ("flash", "bench") or words[:2] == ["audit", "board"]:
+    if words[0] in ("flash", "bench") or (words[0] == "audit" and {"board", "--on"} & {*words}):
         words, file = _without(words, "--boards")
         variables |= {f"EDGEVEIL_{name[2:].upper()}": value for name, value in file.items()}
 

@@ -116,7 +116,7 @@ TAKEN = {
 
 
 @pytest.mark.pythons
-@pytest.mark.parametrize("name", nightly_but(TAKEN, "py36", "py311-litert"))
+@pytest.mark.parametrize("name", nightly_but(TAKEN, "py36"))
 def test_the_real_probe_under_the_real_python_feeds_the_real_planner(name):
     board, artefact, backend = TAKEN[name]
     profile = profiles.load(board)

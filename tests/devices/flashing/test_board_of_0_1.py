@@ -41,7 +41,7 @@ def here(tmp_path):
     if os.geteuid() != 0:
         pytest.skip("a board's steps are root's")
     (tmp_path / "sshd").mkdir()
-    with sshd.running(tmp_path / "sshd", home=tmp_path / "home") as up:
+    with sshd.running(tmp_path / "sshd") as up:
         yield emulated_boards.Emulated(up.target, up.port, up.identity, up.known_hosts)
 
 

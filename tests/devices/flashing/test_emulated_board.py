@@ -25,11 +25,11 @@ from tests.support.boards import emulated_boards, owners
 from tests.support.boards.pythons import COMMANDS
 from tests.support.checkout import ROOT
 from tests.support.export_runs import noise_run
-from tests.support.once import nightly_but
 from tests.support.promised import local_examples
 from tests.support.trial import short_audit
 
-pytestmark = [pytest.mark.boards, pytest.mark.slow, pytest.mark.programs]
+# By day the same on this machine: test_flash_ssh.py, test_pythons.py, tests/edge_runtime/ext/ledger.
+pytestmark = [pytest.mark.boards, pytest.mark.slow, pytest.mark.programs, pytest.mark.nightly]
 
 FRAMES = 100
 ARTEFACTS = ("tflite-int8", "tflite-float32")
@@ -121,9 +121,7 @@ def test_flashed_and_run_beside_the_workstation(edgeveil, flash, status, board, 
     )
 
 
-@pytest.mark.nightly
 def test_refused_flashed_again_replaced_and_rolled_back(edgeveil, flash, status, board, owner, wheels):
-    """As on any board: ``test_flash_ssh.py``, by day."""
     _, first, second = owner
     code, _, said = flash(first)
     assert code == 2, "a board without an interpreter was flashed"
@@ -142,7 +140,6 @@ def test_refused_flashed_again_replaced_and_rolled_back(edgeveil, flash, status,
     assert (status()["current"], status()["previous"]) == (older, newer["sha"])
 
 
-@pytest.mark.nightly
 def test_audited_on_the_board(edgeveil, board, owner, wheels, tmp_path, monkeypatch):
     """A generator with noise on digits, by the board's own int8 kernels, attacked there beside the workstation's."""
     short_audit.shorten(monkeypatch, families=short_audit.FEW)
@@ -189,7 +186,7 @@ def promised(board):
     return board, []
 
 
-@pytest.mark.parametrize("op", nightly_but(local_examples.OPS, "k-rr"))  # one shows the whole way
+@pytest.mark.parametrize("op", local_examples.OPS)
 def test_reports_there_are_those_of_this_machine_and_the_ledger_there_charged_them(promised, op, tmp_path):
     """A bundle of each mechanism: its promise is checked, charged and kept there too."""
     board, ran = promised

@@ -161,7 +161,7 @@ FIRST = [
 ]
 
 
-@pytest.mark.parametrize("step", nightly_but(FIRST, " install ", "restart"))
+@pytest.mark.parametrize("step", nightly_but(FIRST, " install "))
 def test_a_first_flash_that_is_cut_off(edgeveil, flash, owner, new, step):
     board = new(break_before=step)
     code, _, said = flash(board, 1)

@@ -76,7 +76,8 @@ def test_from_nothing_to_a_second_release_and_the_same_again(edgeveil, server, o
     assert "this device takes 2" in said
 
 
-def test_probe_says_what_the_board_is(edgeveil, server):
+def test_probe_says_what_the_board_is(edgeveil, server, monkeypatch):
+    owners.few_interpreters(monkeypatch)
     code, out, _ = edgeveil("board", "probe", "--on", server.target, "--json")
     found = json.loads(out)
     assert code == 0
@@ -185,19 +186,26 @@ def test_a_command_that_takes_too_long(line):
         line.run(["sleep", "20"], timeout_s=0.5)
 
 
-def test_what_is_printed_after_the_end_is_read_too(line):
-    for silent in ("", "sleep 2.5; "):
-        done = line.run(["sh", "-c", f"{silent}(sleep 0.3; echo late) & exit 3"])
+@pytest.fixture
+def hurried(monkeypatch):
+    """A process that was left behind is waited for half as long and less."""
+    monkeypatch.setattr(ssh, "SILENT_S", 0.5)
+    monkeypatch.setattr(ssh, "LEFT_OPEN_S", 1.5)
+
+
+def test_what_is_printed_after_the_end_is_read_too(line, hurried):
+    for silent in ("", "sleep 0.7; "):
+        done = line.run(["sh", "-c", f"{silent}(sleep 0.1; echo late) & exit 3"])
         assert (done.code, done.out, done.err) == (3, b"late\n", b"")
 
 
-def test_who_was_left_behind_with_the_outputs_is_not_waited_for(line):
+def test_who_was_left_behind_with_the_outputs_is_not_waited_for(line, hurried):
     begun = time.monotonic()
     done = line.run(["sh", "-c", "echo begun; sleep 30 & exit 3"])
     assert (done.code, done.out, done.err) == (3, b"begun\n", b"")
-    chatty = "(for i in $(seq 60); do sleep 0.5; echo more; done) & exit 3"
+    chatty = "(for i in $(seq 60); do sleep 0.2; echo more; done) & exit 3"
     assert line.run(["sh", "-c", chatty], timeout_s=4).code == 3
-    assert time.monotonic() - begun < 25
+    assert time.monotonic() - begun < 12
 
 
 @pytest.mark.parametrize("victim", ["$$", "$PPID"])

@@ -96,10 +96,11 @@ def test_a_console_with_a_login(tmp_path):
         console.close()
 
 
+@pytest.mark.nightly  # by day one that says so at once, above
 @pytest.mark.slow
 def test_a_login_that_takes_its_time_to_say_no(tmp_path):
     """What was typed to end our program is a wrong name to it, and it lets nobody try again at once."""
-    with lossy_serial_line.board(tmp_path, password=SECRET, delay_s=3) as board:
+    with lossy_serial_line.board(tmp_path, password=SECRET, delay_s=1) as board:
         console = SerialTransport(board.port, user="pi", password=SECRET)
         assert console.run(["echo", "in"]).out == b"in\n"
         console.close()
@@ -163,6 +164,7 @@ def test_a_file_survives_a_cable_that_flips_drops_inserts_and_is_pulled(tmp_path
     assert seen[-1] == len(data)
 
 
+@pytest.mark.nightly  # by day bytes that come out otherwise, above
 @pytest.mark.slow
 def test_a_terminal_that_a_stray_byte_halted_goes_on(tmp_path):
     with lossy_serial_line.board(tmp_path) as board:
@@ -175,7 +177,11 @@ def test_a_terminal_that_a_stray_byte_halted_goes_on(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
-    [{READY: 1}, pytest.param({READY: 1, HANG_UP: 2}, marks=pytest.mark.nightly), {b"/1;": 1}],
+    [
+        pytest.param({READY: 1}, marks=pytest.mark.nightly),
+        pytest.param({READY: 1, HANG_UP: 2}, marks=pytest.mark.nightly),
+        {b"/1;": 1},
+    ],
     ids=["ready", "ready-and-hang-up", "a-line-over-one-that-was-checked"],
 )
 def test_a_word_that_came_out_otherwise_costs_neither_the_program_nor_the_console(tmp_path, words):
@@ -266,8 +272,8 @@ def test_a_folder_that_is_not_ours_alone_is_not_used(tmp_path, monkeypatch):
 
 
 def test_an_upload_goes_on_after_a_reboot(tmp_path, monkeypatch):
-    monkeypatch.setattr("edgeveil.devices.transports.serial.PIECE", 4096)
-    data = os.urandom(20_000)
+    monkeypatch.setattr("edgeveil.devices.transports.serial.PIECE", 1024)
+    data = os.urandom(5_000)
     with lossy_serial_line.board(tmp_path) as board:
         first = SerialTransport(board.port)
 
@@ -275,7 +281,7 @@ def test_an_upload_goes_on_after_a_reboot(tmp_path, monkeypatch):
             pass
 
         def pull(there, _all):
-            if there > 12_000:
+            if there > 3_000:
                 raise PlugPulled
 
         with pytest.raises(PlugPulled):
@@ -285,7 +291,7 @@ def test_an_upload_goes_on_after_a_reboot(tmp_path, monkeypatch):
         second.put(data, str(tmp_path / "there"), lambda there, _all: seen.append(there))
         second.close()
     assert (tmp_path / "there").read_bytes() == data
-    assert min(seen) > 8_000
+    assert min(seen) > 2_000
 
 
 @pytest.mark.nightly  # by day commands and files, above, and a bundle over ssh: test_flash_ssh.py

@@ -24,7 +24,7 @@ SECRET = "correct horse"  # noqa: S105 - of no account
 @pytest.fixture(scope="module")
 def hall(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hall")
-    with sshd.running(folder, home=folder / "home") as running:
+    with sshd.running(folder) as running:
         yield running
 
 

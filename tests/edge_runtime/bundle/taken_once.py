@@ -1,7 +1,11 @@
 """A bundle that a board took once, and what its owner said since: today it is refused, whichever way it comes."""
 
+import functools
 import hashlib
 import json
+import os
+import shutil
+import tempfile
 from pathlib import Path
 
 from edgeveil.edge_runtime.bundle.reader import read_bundle, unverified_manifest
@@ -19,7 +23,7 @@ from tests.edge_runtime.bundle.signed_trust import (
     role,
     trust_file,
 )
-from tests.support import bundles
+from tests.support import bundles, once
 
 MAKER = bundles.trusted()
 HIDDEN = bundles.numpy_example()[0]["perturber"]["sensitive"]
@@ -70,14 +74,20 @@ def board(tmp_path):
 
     Returns its trust folder, its releases and the file of the first one.
     """
-    folder = device(tmp_path / "opt" / "trust", trust_file(1, audience="ward-7"))
-    releases = releases_of(folder)
+    made, new = _made(), tmp_path / "opt"
+    shutil.copytree(made, tmp_path, symlinks=True, dirs_exist_ok=True)
+    return new / "trust", releases_of(new / "trust"), tmp_path / "old.veil"
+
+
+@functools.cache
+def _made():
+    made = Path(tempfile.mkdtemp(dir=os.environ[once.FOLDER]))
+    releases = releases_of(device(made / "opt" / "trust", trust_file(1, audience="ward-7")))
     signers = [private("judge"), bundles.KEY]
-    old = audited_bundle(tmp_path, signers, name="old.veil", audience="ward-7", created="2026-11-21T12:00:00Z")
-    new = audited_bundle(tmp_path, signers, name="new.veil", audience="ward-7", created="2026-11-22T12:00:00Z")
-    for path in (old, new):
+    for name, day in (("old.veil", 21), ("new.veil", 22)):
+        path = audited_bundle(made, signers, name=name, audience="ward-7", created=f"2026-11-{day}T12:00:00Z")
         assert releases.install(path.read_bytes(), passes) is True
-    return folder, releases, old
+    return made
 
 
 def say(since, folder):

@@ -27,6 +27,7 @@ from edgeveil.trainer.recipe import training_sections
 from edgeveil.trainer.sealing.keys import keygen
 from tests.support import bundles, programs
 from tests.support.checkout import ROOT
+from tests.support.once import nightly_but
 from tests.support.output import in_process
 
 FRAMES, FPS = 24, 30.0
@@ -198,7 +199,7 @@ def test_buttons_label_from_when_they_are_pressed_and_no_other_page_can_press_th
         assert set(file["z"]) == {"ann"}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", nightly_but((signal.SIGINT, signal.SIGTERM), signal.SIGTERM))
 def test_a_signal_ends_a_recording_that_is_whole(place, opened, number):
     site(place)
     listed = (f"{number / 2} {number:03}.bmp\n" for number in range(FRAMES))

@@ -107,6 +107,7 @@ def test_auc_is_the_share_of_pairs_in_order():
     assert emission_times.auc(np.array([1.0, 2.0]), np.array([1.0, 2.0])) == 0.5
 
 
+@pytest.mark.nightly  # by day its causes and the test of a difference, above; faults: test_emission_is_constant.py
 @pytest.mark.slow
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a core for the service and one for the receiver")
 def test_a_receiver_cannot_tell_noise_from_a_blank_picture():

@@ -99,9 +99,9 @@ def test_systemd_hears_that_it_is_ready_alive_and_hung(wide, tmp_path, monkeypat
         now = time.monotonic()
         wait_for(lambda: len(manager.pings_since(now)) > 4)
         process.send_signal(signal.SIGSTOP)
-        time.sleep(0.3)
+        time.sleep(0.2)
         now = time.monotonic()
-        time.sleep(1.0)
+        time.sleep(0.6)
         assert manager.pings_since(now) == []  # more than WATCHDOG_USEC: systemd would have ended it
         process.send_signal(signal.SIGCONT)
         wait_for(lambda: manager.pings_since(now))
@@ -205,7 +205,8 @@ def test_readyz_is_red_when_frames_stop_and_the_port_is_asked_for_again(wide, tm
             process.kill()
             process.communicate()
     flags = {"health": f"127.0.0.1:{port}", "hang-after": 60}
-    process = start(arguments(wide, tmp_path, "fake:0?fps=60&pause=30", **flags), tmp_path)
+    sooner = "from edgeveil.edge_runtime.outside import status; status.STALE_S = 1.5"
+    process = start(arguments(wide, tmp_path, "fake:0?fps=60&pause=30", **flags), tmp_path, sooner)
     try:
         until(process, "source")
         wait_for(lambda: get(port, "readyz")[0] == 200)

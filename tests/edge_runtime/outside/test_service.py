@@ -18,11 +18,9 @@ def wide(tmp_path_factory):
 @pytest.mark.parametrize(
     ("faults", "word", "reason"),
     [
-        ("", None, None),
+        pytest.param("", None, None, marks=pytest.mark.nightly),  # by day with faults
         pytest.param("disconnect=20&stall=40&error=60&drop=30", "fault", "unreadable", marks=pytest.mark.slow),
-        pytest.param(
-            "crash=30", "inside-ended", None, marks=pytest.mark.nightly
-        ),  # by day test_emission_is_constant.py
+        pytest.param("crash=30", "inside-ended", None, marks=pytest.mark.nightly),  # test_emission_is_constant.py
         ("hang=30", "inside-ended", None),
     ],
 )

@@ -196,8 +196,8 @@ def test_what_leaves_its_group_and_its_parent_ends_too(root, monkeypatch, namesp
     mark = folder / "mark"
     try:
         code = ESCAPER.replace("MARK", str(mark))
-        assert confinement.run([sys.executable, "-c", code], root=str(root), limit_s=2).code is None
-        time.sleep(0.3)
+        assert confinement.run([sys.executable, "-c", code], root=str(root), limit_s=1).code is None
+        time.sleep(0.2)
         written = mark.stat().st_size
         assert written
         time.sleep(0.5)

@@ -4,7 +4,6 @@ The bundle is one that the board took once and that its owner's newest files for
 """
 
 import errno
-import functools
 import itertools
 import os
 import random
@@ -15,7 +14,6 @@ import pytest
 
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import EdgeVeilError
-from edgeveil.edge_runtime.signing import ed25519
 from edgeveil.edge_runtime.util import root_lock
 from tests.edge_runtime.bundle.signed_trust import contents
 from tests.edge_runtime.bundle.taken_once import SINCE, attempt, board, counted, releases_of, say
@@ -26,14 +24,6 @@ from tests.support.once import nightly_but
 
 FILES = ("trust/root.pub", "trust/trust.json", "trust/policy.json", "trust/policy-signed.json")
 STATES = ("state.json", "state-copy.json")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def remembered():
-    """A signature that was verified once is not verified a thousand times: the verifier is slow and always the same."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ed25519, "verify", functools.lru_cache(None)(ed25519.verify))
-        yield
 
 
 @pytest.fixture

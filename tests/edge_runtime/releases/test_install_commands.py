@@ -16,6 +16,7 @@ from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.sealing.trust_file import TrustFolder
 from tests.support import bundles
+from tests.support.boards import owners
 
 SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here
 
@@ -122,10 +123,8 @@ def test_the_installed_runtime_is_the_one_that_runs(board, owner, tmp_path):
 
 def test_facts_are_gathered_by_one_file_alone(running, tmp_path):
     board = running
-    with Path(gather_facts.__file__).open("rb") as script:
-        done = subprocess.run(
-            [sys.executable, "-", board, str(tmp_path)], stdin=script, capture_output=True, check=True
-        )
+    script = owners.light(Path(gather_facts.__file__).read_bytes())
+    done = subprocess.run([sys.executable, "-", board, str(tmp_path)], input=script, capture_output=True, check=True)
     found = json.loads(done.stdout)
     assert found["python"] == "{}.{}.{}".format(*sys.version_info)
     assert found["accelerator"] is True

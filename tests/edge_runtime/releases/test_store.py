@@ -1,7 +1,6 @@
 """edgeveil.edge_runtime.releases.store: whatever happens, the board runs a whole old or a whole new release."""
 
 import contextlib
-import functools
 import random
 import shutil
 from pathlib import Path
@@ -12,7 +11,6 @@ from edgeveil.edge_runtime.bundle.board_state import COPY_FILE, STATE_FILE, Stat
 from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
 from edgeveil.edge_runtime.releases.store import Releases, RolledBack
-from edgeveil.edge_runtime.signing import ed25519
 from tests.support import seeds
 from tests.support.boards.power_cut import Killed, Volume, WrittenDown, contents, write_out
 from tests.support.bundles import KEY, STRANGER, make_bundle, trusted
@@ -29,14 +27,6 @@ def passes(_folder, _bundle):
 def fails(_folder, _bundle):
     """A trial that none pass."""
     raise DeviceFailed("its golden check failed")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def remembered():
-    """A signature that was verified once is not verified a thousand times: the verifier is slow and always the same."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ed25519, "verify", functools.lru_cache(None)(ed25519.verify))
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """edgeveil.edge_runtime.releases.index against a real server on loopback that hangs up where it likes."""
 
 import contextlib
-import functools
 import http.server
 import json
 import os
@@ -24,20 +23,11 @@ from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
 from edgeveil.edge_runtime.releases import index
 from edgeveil.edge_runtime.releases.store import Releases
-from edgeveil.edge_runtime.signing import ed25519
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import app
 from edgeveil.trainer.sealing.keys import Signer, write_index
 from tests.edge_runtime.bundle.taken_once import counted
 from tests.support import bundles, seeds
-
-
-@pytest.fixture(autouse=True, scope="module")
-def remembered():
-    """A signature that was verified once is not verified a hundred times: the verifier is slow and always the same."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ed25519, "verify", functools.lru_cache(None)(ed25519.verify))
-        yield
 
 
 class Server(http.server.BaseHTTPRequestHandler):

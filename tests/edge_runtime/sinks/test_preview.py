@@ -280,6 +280,7 @@ def figures(document):
     return shown
 
 
+@pytest.mark.nightly  # by day what the page gets: its figures, pictures and headers, above
 @pytest.mark.cameras
 def test_a_real_browser_shows_live_figures_and_no_error(tmp_path):
     sink, stop, slower = opened("?token=" + TOKEN), threading.Event(), threading.Event()

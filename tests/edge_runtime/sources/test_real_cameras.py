@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.cameras, pytest.mark.programs]
 
 def probe(text, shape, dtype="uint16", unit_mm=1.0, frames=5, python=sys.executable, env=None, timeout=40):
     sensor = json.dumps({"shape": shape, "dtype": dtype, "unit_mm": unit_mm})
-    environment = {**os.environ, "PYTHONPATH": f"{CHECKOUT}{os.pathsep}{PACKAGES}", **(env or {})}
+    environment = {**os.environ, "PYTHONPATH": f"{CHECKOUT}{os.pathsep}{PACKAGES}", "PROBE_STALL_S": "3", **(env or {})}
     done = subprocess.run(
         [python, str(PROBE), text, sensor, str(frames)],
         env=environment,
@@ -237,7 +237,7 @@ def test_a_network_camera_sends_jpeg_after_jpeg(camera, mode, frames):
         ("locked", "Unsupported", "name and password"),
         ("page", "Unsupported", "no JPEG"),
         ("cut", "Disconnected", "middle of a picture"),
-        ("silent", "Stalled", "nothing for 5 s"),
+        ("silent", "Stalled", "nothing for 3 s"),
         ("corrupt", None, None),
     ],
 )
@@ -356,7 +356,7 @@ def test_a_kinect_v1_is_read_inside_without_a_network(recording, tiny, tmp_path)
     ]
     command += ["--source", "kinect:", "--sink", f"npz:{tmp_path}/out.npz", "--health", "off", "--log", "json"]
     done = subprocess.run(
-        [*command, "--duration", "4"], env=environment, capture_output=True, text=True, timeout=120, cwd=tmp_path
+        [*command, "--duration", "2"], env=environment, capture_output=True, text=True, timeout=120, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout.strip().splitlines()[-1])

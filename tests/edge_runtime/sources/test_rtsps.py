@@ -119,7 +119,7 @@ def test_it_takes_calls_at_the_socket_that_listens_and_can_make_no_other_one_lis
 def test_a_service_reads_it_behind_the_filter_and_nothing_raw_is_elsewhere(certificates, tmp_path):
     programs.need(*programs.RTSP_SERVER)
     made = rtsp_bundle.make(tmp_path)
-    done = rtsp_tls.watch(made, rtsp_bundle.manifest_of(made), certificates, 10, 1, written=["/dev/shm"])  # noqa: S108 - searched
+    done = rtsp_tls.watch(made, rtsp_bundle.manifest_of(made), certificates, 7, 1, written=["/dev/shm"])  # noqa: S108 - searched
     assert (done["exit_code"], done["unaccounted"]) == (0, 0)
     assert done["frames_out"] > 5
     assert "filter" in done["isolation"]

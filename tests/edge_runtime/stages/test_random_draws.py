@@ -98,6 +98,7 @@ def test_discrete_laplace_is_what_it_says(numerator, denominator):
         assert scale < 1 or abs(np.corrcoef(values[0], values[1])[0, 1]) < 0.1
 
 
+@pytest.mark.nightly  # by day its exact law, above; that library takes seconds to load
 def test_discrete_laplace_is_opendps():
     """Two samples of the same law: the board's, and the workstation's differential-privacy library's."""
     dp = pytest.importorskip("opendp.prelude")

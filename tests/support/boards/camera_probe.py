@@ -10,7 +10,10 @@ import time
 
 from edgeveil.edge_runtime.errors import EdgeVeilError, FrameDropped
 from edgeveil.edge_runtime.manifest.manifest import CaptureRules, Input, SensorFrame
-from edgeveil.edge_runtime.sources import open_source
+from edgeveil.edge_runtime.sources import base
+
+base.STALL_S = float(os.environ.get("PROBE_STALL_S", base.STALL_S))
+from edgeveil.edge_runtime.sources import open_source  # noqa: E402 - its kinds take that limit as they are loaded
 
 
 def main(text, sensor, frames):

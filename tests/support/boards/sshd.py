@@ -45,10 +45,11 @@ def _lines(table: Mapping[str, object]) -> str:
 
 
 @contextlib.contextmanager
-def running(folder: Path, *, home: Path | None = None) -> Iterator[Sshd]:
+def running(folder: Path) -> Iterator[Sshd]:
     """An sshd until the block ends. Skips the test where there is none.
 
-    ``home``: whoever logs in has this home, and this Python as ``python3``: a board of its own on one machine.
+    Whoever logs in has the home ``folder / "home"``, with no shell's files in it, and this Python as ``python3``: a
+    board of its own on one machine.
     """
     daemon = programs.need("sshd", "ssh-keygen")
     for name in ("host", "user"):
@@ -61,11 +62,10 @@ def running(folder: Path, *, home: Path | None = None) -> Iterator[Sshd]:
         "UsePAM no\nStrictModes no\nPidFile none\nPasswordAuthentication no\nSubsystem sftp internal-sftp\n"
         "PermitRootLogin yes\n"
     )
-    if home is not None:
-        home.mkdir(exist_ok=True)
-        path = f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin"
-        with (folder / "config").open("a") as config:
-            config.write(f"SetEnv HOME={home} PATH={path}\n")
+    home, path = folder / "home", f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin"
+    home.mkdir(exist_ok=True)
+    with (folder / "config").open("a") as config:
+        config.write(f"SetEnv HOME={home} PATH={path}\n")
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([daemon, "-D", "-e", "-f", folder / "config"], stderr=log, stdout=log)
     try:
