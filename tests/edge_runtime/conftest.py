@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import tiny_models
 from tests.support.boards import edge_tpu
 
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
     """A ``bundles.Made`` with four real artefacts of one small generator with noise; takes a few seconds to build."""
+    from tests.support import tiny_models  # loads the exporters
+
     return tiny_models.write(tmp_path_factory.mktemp("tiny"))
 
 

@@ -89,6 +89,7 @@ ALIKE = {
     *("tflite operation_that_is_not_there", "tflite constant_whose_size_overflows", "tflite giant_input"),
     *("tflite output_that_is_not_there", "tflite buffer_that_is_not_there", "tflite constant_that_is_short"),
     *("onnx giant_sparse_weights", "onnx giant_weights_that_are_not_there", "onnx constant_whose_size_overflows"),
+    *("tflite giant_constant", "onnx giant_constant", "onnx index_behind_the_end"),
 }
 LATER = "endless_loop_of_one_picture"  # harmless until that picture comes
 MODULES = {"tflite": tflite_models, "onnx": onnx_models}

@@ -26,7 +26,7 @@ from edgeveil.edge_runtime.errors import Disconnected, FrameDropped, Stalled
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.sandbox import isolation
 from edgeveil.edge_runtime.sources.base import Source, now_ns
-from tests.support import bundles, machine_identifier
+from tests.support import machine_identifier
 from tests.support.checkout import ROOT
 
 WIDE = 64
@@ -35,6 +35,8 @@ SECRET = bytes(np.random.default_rng([77]).integers(1, 16, WIDE).astype(np.uint8
 
 def wide_example(**capture: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
     """As ``bundles.numpy_example``, for vectors of ``WIDE`` features: the largest one's number, and its class's row."""
+    from tests.support import bundles  # slow to load, in each process of a service
+
     manifest, members = bundles.numpy_example()
     rng = np.random.default_rng(3)
     means = rng.random((WIDE, WIDE)).astype(np.float32)

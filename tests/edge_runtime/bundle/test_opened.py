@@ -33,21 +33,12 @@ def service(tmp_path):
     create(str(tmp_path / "ledger"))
     words = ["run", str(made.path), "--trust", str(trust), "--source", "simulate:depth?seed=3&people=2&fps=10"]
     words += ["--sink", f"npz:{tmp_path}/out.npz", "--ledger", str(tmp_path / "ledger"), "--health", "off"]
-    return [sys.executable, "-m", "edgeveil.edge_runtime", *words, "--duration", "3", "--json"]
+    return [sys.executable, "-m", "edgeveil.edge_runtime", *words, "--duration", "1.5", "--json"]
 
 
 def test_a_start_reads_the_trust_once_in_each_process(service, tmp_path):
-    trace = [
-        programs.need("strace"),
-        "-f",
-        "-qq",
-        "-e",
-        "trace=open,openat",
-        "-e",
-        "signal=none",
-        "-o",
-        str(tmp_path / "trace"),
-    ]
+    trace = [programs.need("strace"), "-f", "-qq", "-e", "trace=open,openat", "-e", "signal=none"]
+    trace += ["-o", str(tmp_path / "trace")]
     done = subprocess.run([*trace, *service], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["frames_out"] > 0

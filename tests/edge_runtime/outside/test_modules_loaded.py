@@ -32,6 +32,7 @@ def report(name):
 INSIDE = (
     REPORT
     + """
+import copy  # as root: this Python's files may be closed to the user that it becomes
 sys.path[:0] = [{root!r}]
 from tests.support import live_fakes
 live_fakes.install()

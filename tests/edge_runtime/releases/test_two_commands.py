@@ -265,7 +265,7 @@ def test_without_the_lock_it_would_be_seen(world, tmp_path):
 
 
 # By day those of an installation: test_store.py
-@pytest.mark.parametrize("name", nightly_but(("install 3", "trust", "policy", "runtime"), "trust"))
+@pytest.mark.parametrize("name", nightly_but(("install 3", "trust", "policy", "runtime"), "policy"))
 def test_every_single_fsync_is_needed(world, tmp_path, name):
     before, key, _ = world
     allowed, _ = ranges(world, tmp_path, (name, "recover"))

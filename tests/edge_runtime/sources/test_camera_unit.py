@@ -115,7 +115,7 @@ def test_frames_come_through_and_each_process_may_end_and_come_back(made, folder
             units.wait_for(2)
             units.running["camera"].kill()
             units.wait_for(3)
-            time.sleep(2)
+            time.sleep(1)
         finally:
             document = units.stop()
     # The inside is no child of the sending process, and is still at work as that one ends: no exact sum.

@@ -16,7 +16,7 @@ from tests.edge_runtime.sources.test_serial_port import framed
 from tests.support import bundles
 from tests.support.checkout import PACKAGES
 
-FRAMES = 25
+FRAMES = 10
 
 
 def test_a_serial_line_leaves_as_perturbed_windows_at_the_ticks(tmp_path):

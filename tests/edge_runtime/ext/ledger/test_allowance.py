@@ -76,7 +76,7 @@ def test_what_was_released_is_never_more_than_what_the_disk_says(board):
 
 def test_a_tick_does_not_wait_for_the_disk(board, monkeypatch):
     made = allowance(board, 1000, tick_s=10.0)
-    monkeypatch.setattr(made._ledger._disk, "sync", lambda _path: time.sleep(2))
+    monkeypatch.setattr(made._ledger._disk, "sync", lambda _path: time.sleep(1))
     since = time.monotonic()
     assert sum(made.take(1) for _ in range(10)) == 6
     assert time.monotonic() - since < 0.5
