@@ -13,7 +13,7 @@ from edgeveil.edge_runtime.bundle.reader import signature_member, signed_message
 from edgeveil.edge_runtime.cli.main import main as edge
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.trainer.sealing.keys import Signer
-from tests.support import small_runs
+from tests.support import once, small_runs
 from tests.support.output import edgeveil as trainer
 from tests.support.promised.counted_bundles import MACHINE
 from tests.support.trial import short_audit
@@ -33,7 +33,8 @@ def board(*words):
     return code, out.getvalue(), err.getvalue()
 
 
-@pytest.fixture(scope="module", params=KINDS)
+# By day a label is in test_held_answers.py.
+@pytest.fixture(scope="module", params=once.nightly_but(tuple(KINDS), "reading"))
 def made(request, tmp_path_factory):
     """``whole.veil``, which is audited and lets N reports of a board leave, and ``few.veil``, which lets FEW leave."""
     folder = tmp_path_factory.mktemp(request.param)
