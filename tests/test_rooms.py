@@ -59,10 +59,10 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        76_980,
+        77_130,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
-        "86 public bug reports, and of a user's own networks and models.",
+        "86 public bug reports, of a user's own networks and models, and that a case waits for the night.",
     ),
 }
 

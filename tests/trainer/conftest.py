@@ -10,6 +10,14 @@ def edgeveil(monkeypatch, capsys):
     return output.in_process(monkeypatch, capsys)
 
 
+@pytest.fixture
+def few_trees(monkeypatch):
+    """A first look at data by a forest of ten trees."""
+    from tests.support.trial import short_audit
+
+    short_audit.few_trees(monkeypatch)
+
+
 @pytest.fixture(scope="module")
 def coarse_accountant():
     """Claims of DP-SGD from a coarser grid, which are bounds still, a little larger: in a tenth of the time."""

@@ -242,11 +242,12 @@ def joined(a: Released, b: Released) -> Released:
 
 def keys(part: Released) -> list[bytes]:
     """All outputs of each row as bytes, so that equal releases are found."""
-    frames = np.ascontiguousarray(part.x.reshape(len(part), -1))
-    if part.also is None:
-        return [row.tobytes() for row in frames]
-    further = np.ascontiguousarray(part.also)
-    return [row.tobytes() + also.tobytes() for row, also in zip(frames, further, strict=True)]
+    outputs = [part.x] if part.also is None else [part.x, part.also]
+    columns = [np.ascontiguousarray(one).reshape(len(part), -1).view(np.uint8) for one in outputs if one.size]
+    if not columns:
+        return [b""] * len(part)
+    rows = np.ascontiguousarray(np.hstack(columns))
+    return rows.view(f"V{rows.shape[1]}")[:, 0].tolist()
 
 
 def digest(*arrays: np.ndarray | None) -> bytes:

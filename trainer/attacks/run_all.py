@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from scipy import special
@@ -71,9 +71,9 @@ class _Cells(NamedTuple):
     cell: np.ndarray
     prior: np.ndarray
 
-    def share(self, counts: np.ndarray, total: np.ndarray, z: np.ndarray, weight: float) -> np.ndarray:
+    def share(self, counts: np.ndarray, total: np.ndarray, z: np.ndarray, weight: Any) -> np.ndarray:
         """P(z | y, code) (n,) of the rows' own z (n,), by ``counts`` (cells, classes of z) with ``weight`` rows of
-        P(z|y) added. ``total`` (cells,) are sums of ``counts``."""
+        P(z|y) added; (w, n) of weights (w, 1). ``total`` (cells,) are sums of ``counts``."""
         rows = np.arange(len(z))
         return (counts[self.cell, z] + weight * self.prior[rows, z]) / (total[self.cell] + weight)
 
@@ -87,8 +87,9 @@ class _Fold(NamedTuple):
     counts: np.ndarray
     cell: np.ndarray
     place: np.ndarray
-    stop: _Cells
+    stop: _Cells  # each pair of cell and z once, ``stop_rows`` (n,) times: their z stays
     stop_z: np.ndarray
+    stop_rows: np.ndarray
     test: _Cells
     at: slice
 
@@ -110,12 +111,15 @@ class _Fold(NamedTuple):
         moves = tested[place] == learned
         counts = np.zeros((problem.counted.shape[0] * codes, problem.z_classes))
         np.add.at(counts, (cells[0][~moves], problem.fit.z[~moves]), 1.0)
+        pairs = cells[1] * problem.z_classes + problem.stop.z
+        _, once, times = np.unique(pairs, return_index=True, return_counts=True)
         return cls(
             counts,
             cells[0][moves],
             place[moves],
-            _Cells(cells[1], problem.base(problem.stop)),
-            problem.stop.z,
+            _Cells(cells[1][once], problem.base(problem.stop)[once]),
+            problem.stop.z[once],
+            times,
             _Cells(cells[2], problem.base(problem.test)),
             slice(first, first + len(problem.test)),
         )
@@ -125,11 +129,8 @@ class _Fold(NamedTuple):
         counts = self.counts.copy()
         np.add.at(counts, (self.cell, z[self.place]), 1.0)
         total, mine = counts.sum(axis=1), z[self.at]
-
-        def loss(weight: float) -> float:
-            return float(-np.log(self.stop.share(counts, total, self.stop_z, weight)).sum())
-
-        found = self.test.share(counts, total, mine, min(SHRINKAGE, key=loss))
+        losses = -np.log(self.stop.share(counts, total, self.stop_z, np.array(SHRINKAGE)[:, None])) @ self.stop_rows
+        found = self.test.share(counts, total, mine, SHRINKAGE[int(losses.argmin())])
         return np.log2(found / self.test.prior[np.arange(len(mine)), mine])
 
 

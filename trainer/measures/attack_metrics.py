@@ -156,7 +156,8 @@ def calibrate(probabilities: np.ndarray, base: np.ndarray, z: np.ndarray) -> Cal
 
     def loss(trust: np.ndarray) -> tuple[float, np.ndarray]:
         logits = trust[0] * log_p + trust[1] * log_base
-        q = special.softmax(logits, axis=1)
+        q = np.exp(logits - logits.max(axis=1, keepdims=True))  # as scipy's softmax does, which takes longer
+        q /= q.sum(axis=1, keepdims=True)
         value = np.mean(special.logsumexp(logits, axis=1) - logits[rows, z])
         slope = [np.mean((q * part).sum(axis=1) - part[rows, z]) for part in (log_p, log_base)]
         return float(value), np.array(slope)

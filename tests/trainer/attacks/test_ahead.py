@@ -19,6 +19,7 @@ from edgeveil.trainer.attacks.findings import Journal
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.attacks.rows import question_of
 from edgeveil.trainer.attacks.run_all import attack_all
+from tests.support.once import nightly_but
 from tests.trainer.attacks.test_question import NONE, made, released
 
 HERE = os.environ.setdefault("EDGEVEIL_TEST_ASKS", str(os.getpid()))  # the processes it starts inherit it
@@ -134,7 +135,7 @@ def test_an_interrupt_ends_the_tasks_on_ray(tmp_path):
     assert time.monotonic() - since < 300
 
 
-@pytest.mark.parametrize("kind", [Dies, Writes, type("Local", (Seeded,), {"name": "local"})])
+@pytest.mark.parametrize("kind", nightly_but((Dies, Writes, type("Local", (Seeded,), {"name": "local"})), Dies))
 def test_what_fails_in_a_process_is_learned_here(tmp_path, kind):
     plain = Seeded()
     plain.name = kind.name

@@ -14,6 +14,7 @@ from edgeveil.trainer.attacks.rows import Question, Setting
 from edgeveil.trainer.attacks.run_all import attack_all, build_ensemble, learning_curve
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.measures import attack_metrics
+from tests.support.once import nightly_but
 
 
 def judged(n: int, seed: int = 0, known: float = 0.3) -> Judged:
@@ -53,7 +54,7 @@ def guessed(n: int, seed: int, *, known: float = 0.0, times: float = 1.0, rows_o
     return Judged(p[person], y[person], z[person], person if rows_of_person > 1 else None)
 
 
-@pytest.mark.parametrize("rows_of_person", [1, 4], ids=["rows", "people"])
+@pytest.mark.parametrize("rows_of_person", nightly_but((1, 4), 4), ids=["rows", "people"])
 def test_few_rows_recognised_by_luck_are_no_evidence(rows_of_person):
     """A class that lies exactly three times as often above any threshold: the most that is no leak."""
     seeds, rows = 150, 1000

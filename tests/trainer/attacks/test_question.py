@@ -13,6 +13,13 @@ from edgeveil.trainer.attacks.run_all import attack_all, run
 from edgeveil.trainer.datasets import slicing
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.measures.attack_metrics import attack_gains
+from tests.support.trial import short_audit
+
+
+@pytest.fixture(autouse=True)
+def few_shuffles(monkeypatch):
+    short_audit.shuffle_less(monkeypatch)
+
 
 CODES = 8
 NONE = {"target": None, "sensitive": None}

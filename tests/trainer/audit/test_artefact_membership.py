@@ -13,8 +13,8 @@ from edgeveil.trainer.graphs.prediction import predict
 from tests.support import seeds
 from tests.support.small_runs import small_recipe, write_npz
 
-LIKE = probe.Training("perturber", 3e-3, 20, 60)
-BUDGET = replace(problem.BUDGETS["quick"], epochs=60)
+LIKE = probe.Training("perturber", 6e-3, 40, 40)
+BUDGET = replace(problem.BUDGETS["quick"], epochs=40)
 
 
 @pytest.fixture(scope="module")

@@ -78,6 +78,7 @@ def test_label_only_is_at_chance_and_keeps_what_d_y_reads(document):
     assert (floor.value, floor.interval) == (raw.value, raw.interval)  # its label is D_y's own
 
 
+@pytest.mark.nightly  # by day of one question: attacks/test_journal.py
 def test_an_audit_that_was_broken_off_goes_on_and_ends_the_same(work, document, monkeypatch, capsys):
     answers, kept = Journal.answers, 4
 

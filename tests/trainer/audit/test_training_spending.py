@@ -20,11 +20,12 @@ FACTS = {
 
 @pytest.fixture(autouse=True)
 def _fewer_runs(monkeypatch):
-    monkeypatch.setattr(training_spending, "STEPS", 100_000)
+    monkeypatch.setattr(training_spending, "STEPS", 20_000)
     monkeypatch.setattr(training_spending, "MEANS", 4000)
 
 
-def test_what_is_claimed_is_not_exceeded_and_the_step_is_close_to_it():
+def test_what_is_claimed_is_not_exceeded_and_the_step_is_close_to_it(monkeypatch):
+    monkeypatch.setattr(training_spending, "STEPS", 100_000)
     step, pictures = training_spending.measured(FACTS)
     assert (step.more["claimed"], pictures.more["claimed"]) == (1.0, 0.5)
     assert step.more["holds"]

@@ -104,6 +104,7 @@ def test_from_a_file_to_a_privacy_card_with_no_code_written(work, trial, capsys)
     assert "trained on it" in (work / "report.html").read_text()
 
 
+@pytest.mark.nightly  # by day counted on made-up codes: audit/test_sections.py; of an export: audit/test_code_alone.py
 def test_a_codebook_of_ones_own_data_is_certified_by_its_people(work, trial, capsys):
     """The same recipe with another perturber: what leaves is a code, and codes are counted, on people never seen."""
     card = card_of(work, "own", capsys)

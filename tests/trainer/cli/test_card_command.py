@@ -1,5 +1,6 @@
 """``edgeveil bundle card`` and ``edgeveil audit verify``: a small label-only bundle, made and asked by commands."""
 
+import copy
 import hashlib
 import json
 import re
@@ -64,6 +65,21 @@ def work(tmp_path_factory):
     save(document, folder / "lie")
     seal(folder / "lie", key, folder / "lie.veil")
     return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def once_each(short):
+    """An audit with a seed is made once: ``lie.veil`` differs from ``it.veil`` in its figures alone."""
+    kept = {}
+
+    def audited(path, *, seed=0, **asked):
+        if seed not in kept:
+            kept[seed] = audit(path, seed=seed, **asked)
+        return copy.deepcopy(kept[seed])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("edgeveil.trainer.audit.audit.audit", audited)
+        yield
 
 
 def verify(work, bundle="it.veil", *more, run="run", trust="keys"):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.support import bundles
+from tests.support.once import nightly_but
 from tests.support.promised import collector_bundles as reports
 
 N = 6_000
@@ -21,9 +22,7 @@ def collected(edgeveil):
     return run
 
 
-@pytest.mark.parametrize(
-    "op", ["duchi-linf", "hybrid", *(pytest.param(op, marks=pytest.mark.nightly) for op in ("duchi-l2", "laplace"))]
-)
+@pytest.mark.parametrize("op", nightly_but(("duchi-linf", "hybrid", "duchi-l2", "laplace"), "duchi-linf"))
 def test_a_mean_of_vectors(tmp_path, collected, op):
     bundle = reports.made(tmp_path, op, alpha=4.0)
     # Within the unit ball, so that duchi-l2 shortens nothing.
@@ -40,9 +39,7 @@ def test_a_mean_of_vectors(tmp_path, collected, op):
     assert found["mechanism"] == op
 
 
-@pytest.mark.parametrize(
-    "op", ["k-rr", "hrr", *(pytest.param(op, marks=pytest.mark.nightly) for op in ("oue", "rappor"))]
-)
+@pytest.mark.parametrize("op", nightly_but(("k-rr", "hrr", "oue", "rappor"), "k-rr"))
 def test_a_histogram_of_categories(tmp_path, collected, op):
     bundle = reports.made(tmp_path, op, alpha=2.0)
     # No level that is asked for lies on a border of two classes: its answer would be a toss of the noise.

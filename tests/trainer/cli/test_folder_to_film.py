@@ -1,4 +1,4 @@
-"""From a folder of 640 x 480 pictures of two classes to a service that shows a film, by commands alone."""
+"""From a folder of a camera's pictures of two classes to a service that shows a film, by commands alone."""
 
 import json
 import os
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.scaffold import first_look
 from tests.support import network_receivers
 from tests.support.output import edgeveil
 from tests.support.trial import no_trial, short_audit
@@ -34,21 +35,22 @@ def little(monkeypatch):
     """Adversaries and readers with hardly any training: this is about the way, not about the numbers."""
     short_audit.shorten(monkeypatch, families=short_audit.FEW)
     no_trial.shorten(monkeypatch)
+    monkeypatch.setattr(first_look, "with_networks", lambda *_, **__: [first_look.Tried("small", 0.97)])
 
 
 @pytest.mark.parametrize("audited", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_folder_of_pictures_becomes_a_service_that_shows_a_film(audited, little, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    write_folder(tmp_path / "pictures", people=24, each=10)
-    write_film(tmp_path / "hall.avi")
+    write_folder(tmp_path / "pictures", people=24, each=10, height=144, width=192)
+    write_film(tmp_path / "hall.avi", height=144, width=192)
     edgeveil("data", "inspect", "images:pictures")
     said = capsys.readouterr()
-    assert "each 480 x 640 x 3, uint8" in said.out
+    assert "each 144 x 192 x 3, uint8" in said.out
     assert (
-        "--sensitive COLUMN [--subject COLUMN] --camera frame=640x480x3 --camera size=32x24 --out mine.toml" in said.err
+        "--sensitive COLUMN [--subject COLUMN] --camera frame=192x144x3 --camera size=32x24 --out mine.toml" in said.err
     )
 
-    words = ["--sensitive", "group", "--subject", "person", "--camera", "frame=640x480x3", "--camera", "crop=480x480"]
+    words = ["--sensitive", "group", "--subject", "person", "--camera", "frame=192x144x3", "--camera", "crop=144x144"]
     edgeveil("recipe", "new", "images:pictures", *words, "--camera", "size=32x32", "--out", "mine.toml")
     shorter(tmp_path / "mine.toml")
     assert Recipe.find(tmp_path / "mine.toml").perturber.kind == "codebook"
@@ -63,10 +65,10 @@ def test_a_folder_of_pictures_becomes_a_service_that_shows_a_film(audited, littl
     capsys.readouterr()
     edgeveil("bundle", "inspect", "mine.veil", "--trust", "keys", "--json")
     capture = json.loads(capsys.readouterr().out)["manifest"]["capture"]
-    assert (capture["frame"]["shape"], capture["window"]) == ([480, 640, 3], [0, 80, 480, 480])
+    assert (capture["frame"]["shape"], capture["window"]) == ([144, 192, 3], [0, 24, 144, 144])
 
     edgeveil("bundle", "inspect", "mine.veil", "--trust", "keys")
-    assert "camera: image 480x640x3 uint8, made image 32x32x3 uint8" in capsys.readouterr().out
+    assert "camera: image 144x192x3 uint8, made image 32x32x3 uint8" in capsys.readouterr().out
 
     port = network_receivers.free_port()
     words = ["run", "mine.veil", "--trust", "keys", "--source", "video:hall.avi", "--realtime", "--repeat"]

@@ -12,6 +12,8 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.signing.keys import Key, public_key_line
 from edgeveil.trainer.cli.tree import app
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 # What is typed, the exit code, and words of the answer, on stdout or stderr.
 HABITS = {
     "edgeveil -h": (0, ["Train and measure:", "Boards:", "-h, --help"]),

@@ -14,6 +14,7 @@ from edgeveil.edge_runtime.cli.main import main as edge
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.trainer.sealing.keys import Signer
 from tests.support import small_runs
+from tests.support.once import nightly_but
 from tests.support.output import edgeveil as trainer
 from tests.support.promised.counted_bundles import MACHINE
 from tests.support.trial import short_audit
@@ -33,7 +34,7 @@ def board(*words):
     return code, out.getvalue(), err.getvalue()
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module")
 def made(request, tmp_path_factory):
     """``whole.veil``, which is audited and lets N reports of a board leave, and ``few.veil``, which lets FEW leave."""
     folder = tmp_path_factory.mktemp(request.param)
@@ -88,6 +89,8 @@ def samples(n):
     return x
 
 
+# By day a label is in test_held_answers.py.
+@pytest.mark.parametrize("made", nightly_but(("reading", "label"), "reading"), indirect=True)
 def test_what_was_collected_is_true_and_what_was_spent_is_counted(made, device, capsys):
     x = samples(N)
     if made.estimate == "mean":
@@ -110,6 +113,7 @@ def test_what_was_collected_is_true_and_what_was_spent_is_counted(made, device, 
         assert len(reports["index"]) == N
 
 
+@pytest.mark.parametrize("made", nightly_but(("reading", "label"), "reading"), indirect=True)
 def test_what_is_over_the_promise_does_not_leave(made, device):
     code, err, out, spent = device(made, made.folder / "few.veil", samples(FEW + 50))
     assert code == 3
@@ -122,6 +126,7 @@ def test_what_is_over_the_promise_does_not_leave(made, device):
     assert spent == pytest.approx(FEW * made.epsilon)
 
 
+@pytest.mark.parametrize("made", nightly_but(("reading", "label"), "reading"), indirect=True)
 @pytest.mark.parametrize(("bundle", "says"), [("few", "spending.micro_epsilon: "), ("whole", "privacy.pipeline")])
 def test_a_bundle_that_admits_a_millionth_less_is_refused_whoever_signed_it(made, device, bundle, says):
     """By the integers themselves; where there is an audit, it is of another pipeline then too."""

@@ -16,6 +16,8 @@ from edgeveil.trainer.scaffold.given import Given
 from edgeveil.trainer.scaffold.look import look
 from edgeveil.trainer.scaffold.new import compose, first_guess
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 PEOPLE, EACH = 48, 8
 HEAD = ["person", "weight", "steps", "city", "smokes", "since", "aid", "class", "sex"]
 RAW = HEAD[1:7]

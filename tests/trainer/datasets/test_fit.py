@@ -23,7 +23,10 @@ from edgeveil.trainer.scaffold.given import Given, camera_of
 from edgeveil.trainer.scaffold.look import look
 from edgeveil.trainer.scaffold.new import first_guess, write_recipe
 from tests.support import bundles
+from tests.support.once import nightly_but
 from tests.trainer.datasets.made_pictures import write_film
+
+pytestmark = pytest.mark.usefixtures("few_trees")
 
 SIZES = ((40, 60), (60, 40), (24, 32), (9, 70))
 PEOPLE = 24
@@ -52,8 +55,14 @@ def given(folder, *camera, **more):
     return Given(f"images:{folder}", capture=capture, size=size, crop=crop, fit=fit, **more)
 
 
-@pytest.mark.parametrize("fit", ["stretch", "letterbox"])
-@pytest.mark.parametrize("further", [(), ("size=16x16x1",)])
+@pytest.mark.parametrize(
+    ("fit", "further"),
+    nightly_but(
+        (("stretch", ()), ("stretch", ("size=16x16x1",)), ("letterbox", ()), ("letterbox", ("size=16x16x1",))),
+        ("stretch", ()),
+        ("letterbox", ("size=16x16x1",)),
+    ),
+)
 def test_trainer_and_board_make_the_same_samples_of_pictures_of_any_size(tmp_path, fit, further):
     folder = folder_of(tmp_path)
     write_recipe(given(folder, "frame=32x24x3", f"fit={fit}", *further), tmp_path / "r.toml")

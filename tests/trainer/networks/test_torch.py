@@ -28,6 +28,7 @@ from edgeveil.trainer.wrap import wrap
 from scripts.environments.pythons import folder
 from tests.support import torch_modules
 from tests.support.checkout import ROOT
+from tests.support.once import nightly_but
 from tests.support.small_runs import small_recipe, write_npz
 
 PICTURES = InputSpec("image", (8, 8, 3), "uint8", 0.0, 255.0)
@@ -43,8 +44,9 @@ def asked(test):
 
 @pytest.mark.slow
 @pytest.mark.skipif(HERE or not PLACE.exists(), reason="no .venvs/torch: run scripts/environments/torch")
-def test_all_of_it_holds_where_pytorch_is():
-    words = [PLACE, "-m", "pytest", "-q", "-m", "torch", "-p", "no:cacheprovider", __file__]
+@pytest.mark.parametrize("night", [(), pytest.param(("--nightly",), marks=pytest.mark.nightly)], ids=["day", "night"])
+def test_all_of_it_holds_where_pytorch_is(night):
+    words = [PLACE, "-m", "pytest", "-q", "-m", "torch", "-p", "no:cacheprovider", *night, __file__]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=1800, env={**os.environ})
     assert done.returncode == 0, done.stdout[-4000:]
     assert " passed" in done.stdout
@@ -54,7 +56,7 @@ def test_all_of_it_holds_where_pytorch_is():
 
 
 @asked
-@pytest.mark.parametrize("name", torch_modules.SHAPES)
+@pytest.mark.parametrize("name", nightly_but(tuple(torch_modules.SHAPES), "resnet", "recurrent"))
 def test_a_module_and_its_file_are_what_the_keras_model_is(name, tmp_path):
     from edgeveil.trainer.networks import torch_models
 
@@ -136,7 +138,11 @@ BAD = {
 
 
 @asked
-@pytest.mark.parametrize(("text", "says"), BAD.values(), ids=BAD)
+@pytest.mark.parametrize(
+    ("text", "says"),
+    nightly_but(tuple(BAD.values()), *(BAD[one] for one in ("channels last", "random", "the whole batch", "a class"))),
+    ids=BAD,
+)
 def test_each_mistake_of_a_module_is_one_sentence(text, says, tmp_path):
     (tmp_path / "mine.py").write_text(HEAD + text)
     with pytest.raises(BadInput, match=says) as caught:
@@ -371,6 +377,7 @@ def test_the_same_seed_gives_the_same_module(tmp_path):
 
 
 @asked
+@pytest.mark.nightly  # by day a file is read, above, and those of Keras are wrapped: perturbers/test_wrapped.py
 def test_a_trained_file_is_taken_and_a_generator_is_wrapped(tmp_path):
     torch = own.importlib.import_module("torch")
     write_npz(tmp_path)

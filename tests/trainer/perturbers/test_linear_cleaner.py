@@ -81,7 +81,7 @@ def check_promise(exported, run, limit=1e-5):
     [
         ("", CLEANER),
         pytest.param("wanted = 2", CLEANER, marks=pytest.mark.nightly),
-        ("wanted = 1\nhomogeneous = true", CLEANER + 'eps_per = "vector"'),
+        pytest.param("wanted = 1\nhomogeneous = true", CLEANER + 'eps_per = "vector"', marks=pytest.mark.nightly),
         ("", CLEANER + 'operator = "npy:a_d.npy"\nmethod = "approximate"'),
     ],
 )

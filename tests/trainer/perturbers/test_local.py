@@ -17,6 +17,7 @@ from edgeveil.trainer.perturbers import local
 from edgeveil.trainer.perturbers.local import Local
 from edgeveil.trainer.runs.fitted import FittedPerturber, decoded
 from edgeveil.trainer.train import train
+from tests.support.once import nightly_but
 from tests.support.small_runs import FEATURES, small_recipe, write_npz
 
 CODES = {"keep": ["pixels"], "codes": 2, "steps": 20, "fewest_subjects": 2}
@@ -58,7 +59,7 @@ def test_a_vectors_report_is_unbiased_as_exported(trained, tmp_path, mechanism, 
     assert np.abs(z).max() < 6
 
 
-@pytest.mark.parametrize("mechanism", ["k-rr", "oue", pytest.param("hrr", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("mechanism", nightly_but(("k-rr", "oue", "hrr"), "k-rr"))
 def test_a_class_is_reported_and_decoded(trained, tmp_path, mechanism):
     section = {"kind": "local", "of": "label", "mechanism": mechanism, "epsilon": 2.0}
     run = trained(section, tmp_path)

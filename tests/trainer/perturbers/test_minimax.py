@@ -149,12 +149,16 @@ def test_y_that_d_y_misses_is_read_by_one_that_learns_on_what_is_sent():
     assert found.rank(**rule)[0] == 0 < missed.rank(**rule)[0]
 
 
-@pytest.mark.slow
-def test_it_draws_noise_on_the_board(tmp_path, monkeypatch):
-    monkeypatch.setattr(adversarial_score, "SMALL", replace(adversarial_score.SMALL, epochs=2, trees=10))
-    lent = small_run().folder
-    recipe = small_recipe(lent.parent / "small.npz", epochs=3, perturber=SECTION)
-    run = train(recipe, tmp_path / "run", classifiers=lent)
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(adversarial_score, "SMALL", replace(adversarial_score.SMALL, epochs=2, trees=10))
+        lent = small_run().folder
+        recipe = small_recipe(lent.parent / "small.npz", epochs=3, perturber=SECTION)
+        return train(recipe, tmp_path_factory.mktemp("minimax") / "run", classifiers=lent)
+
+
+def test_it_trains_is_judged_in_turn_and_draws_noise(run):
     lines = run.metrics("perturber")
     assert [("validation_fresh_accuracy" in line) for line in lines] == [False, True, True]
     assert run.facts["chosen_epoch"] in (2, 3)
@@ -162,5 +166,9 @@ def test_it_draws_noise_on_the_board(tmp_path, monkeypatch):
     assert [stage["stage"] for stage in fitted.stages] == ["preprocess", "draw", "artefact", "output"]
     x = run.dataset().x[:50]
     assert not np.array_equal(fitted.perturb(x)["frame"], fitted.perturb(x)["frame"])
+
+
+@pytest.mark.nightly  # by day of PR-GAN: export/test_export.py
+def test_it_draws_noise_on_the_board(run, tmp_path):
     exported = export(run.folder, ["coral-dev-board"], tmp_path / "export")
     assert "noise" in exported.manifest["golden"]["draws"]

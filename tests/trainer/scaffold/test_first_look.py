@@ -19,6 +19,8 @@ from edgeveil.trainer.scaffold.new import write_recipe
 from tests.support.small_runs import ROWS, write_npz
 from tests.support.trial import no_trial
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 
 def new(path, out, **words):
     """The recipe that is written and what is said."""
@@ -91,6 +93,7 @@ def test_a_real_quick_run_shows_what_is_kept(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly  # by day that it is among those tried: networks/test_networks.py
 def test_a_flat_window_is_read_by_convolutions():
     """A burst anywhere in 96 steps of 2 channels: no vector network finds it, and `windows` does."""
     rng = np.random.default_rng(0)

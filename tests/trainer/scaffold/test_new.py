@@ -14,14 +14,11 @@ from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.scaffold.given import Given
 from edgeveil.trainer.scaffold.new import write_recipe
 from edgeveil.trainer.train import train
+from tests.support import once
 from tests.support.small_runs import ROWS, write_npz
-from tests.support.trial import short_audit
 from tests.trainer.datasets.made_pictures import write_folder
 
-
-@pytest.fixture(autouse=True)
-def _few_trees(monkeypatch):
-    short_audit.few_trees(monkeypatch)
+pytestmark = pytest.mark.usefixtures("few_trees")
 
 
 def made(folder, data, **words):
@@ -84,7 +81,8 @@ def test_one_report_need_not_say_y(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["prgan", "cleaner"])
+# By day "prgan" trains on images, above.
+@pytest.mark.parametrize("kind", once.nightly_but(("prgan", "cleaner"), "cleaner"))
 def test_what_was_asked_for_trains(kind, tmp_path):
     run = trained(made(tmp_path, write_npz(tmp_path), kind=kind)[0], tmp_path)
     assert run.perturber().kind == kind
@@ -251,7 +249,7 @@ def depth(tmp_path_factory):
     """Frames of a simulated doorway: y whether a person walks in, z who of two, a session for each crossing."""
     scene = Scene(seed=3, people=1, shape=(106, 128), cast=2)
     frames, about, crossing, before = [], [], 0, False
-    for tick in range(1, 6000):
+    for tick in range(1, 3000):
         there = scene.anybody(tick / 10)
         crossing += before and not there
         before = there

@@ -12,6 +12,8 @@ from edgeveil.trainer.scaffold.given import Given, Steps
 from edgeveil.trainer.scaffold.look import look, next_command
 from edgeveil.trainer.scaffold.new import write_recipe
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 STEPS = Steps(rate=20.0, channels="ax:g,ay:g", hop=8)
 CUT = Steps(rate=20.0, channels="ax:g,ay:g", window=16, hop=8, time="t")
 

@@ -262,5 +262,7 @@ def _whitened(residual: np.ndarray, *, pixels: bool) -> np.ndarray:
     if not pixels:
         deviation = residual.std(axis=0)
         return np.diag(np.where(deviation > 1e-9, 1 / np.maximum(deviation, 1e-9), 0.0))
+    if len(residual) < residual.shape[1]:  # large samples: of their covariance, few components are not 0
+        return np.linalg.svd(residual - residual.mean(axis=0), full_matrices=False)[2][:PIXEL_COMPONENTS].T
     values, vectors = np.linalg.eigh(np.cov(residual, rowvar=False).reshape(residual.shape[1], -1))
     return vectors[:, np.argsort(-values)[:PIXEL_COMPONENTS]]

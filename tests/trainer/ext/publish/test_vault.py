@@ -10,6 +10,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.atomic import WriteFailed
 from edgeveil.trainer.ext.publish.master_key import Cipher, MasterKey, Scope
 from edgeveil.trainer.ext.publish.vault import Publication, Vault, erase, holdings, rotated
+from tests.support.once import nightly_but
 
 KEY = MasterKey(bytes(range(64)))
 SCOPE = Scope("university", "visitor", 1)
@@ -204,7 +205,7 @@ def killed(path, work, *, statement=None, after_s=None):
     return status == signal.SIGKILL
 
 
-@pytest.mark.parametrize("work", [insert, rotate, erase_one])
+@pytest.mark.parametrize("work", nightly_but((insert, rotate, erase_one), erase_one))
 def test_a_vault_that_is_killed_is_the_old_or_the_new_one(work, tmp_path):
     path = tmp_path / "vault"
     with Vault(path, KEY) as vault:

@@ -94,3 +94,10 @@ def test_moments_of_a_vector_are_refused():
     with pytest.raises(BadInput, match="are of images"):
         fit_kept(["moments"], u.reshape(600, 36), rows, y=y)
     assert fit_kept(["pixels"], u.reshape(600, 36), rows, y=y)(u.reshape(600, 36), rows).shape == (600, 16)
+
+
+def test_of_large_samples_few_rows_have_the_components_of_their_covariance():
+    u, rows = np.random.default_rng(2).random((40, 300)), np.arange(40)
+    kept = fit_kept(["pixels"], u, rows, y=np.zeros(40, np.int64))(u, rows)
+    most = np.linalg.eigvalsh(np.cov(u, rowvar=False))[::-1][:16]
+    np.testing.assert_allclose(kept.var(axis=0) / kept.var(axis=0).sum(), most / most.sum(), rtol=1e-4)
