@@ -182,6 +182,7 @@ class Profile(Table):
     backends: Annotated[tuple[Backend, ...], Field(strict=False)]
     checked: Texts
     unchecked: Texts
+    memory_mib: Annotated[int, Field(ge=16)] | None = None  # of the smallest such board; None: any, as of a PC
     models: SomeTexts = ()  # patterns of what the board says that it is (/proc/device-tree/model)
     accelerator_path: Text | None = None
     accelerator_devices: SomeTexts = ()  # what else the inside opens for it
@@ -274,6 +275,7 @@ class Profile(Table):
             f"  {self.architecture}, {self.system}, Python {self.python}",
             f"  artefacts: {', '.join(self.artefacts)}",
         ]
+        lines += [f"  memory: {self.memory_mib:,} MiB or more"] if self.memory_mib else []
         for b in self.backends:
             where = f", on the {b.accelerator}" if b.accelerator else ""
             where += f" (--device {b.device})" if b.device else ""

@@ -33,7 +33,7 @@ class Takes:
         return self == Takes()
 
     def text(self) -> str:
-        """For people, as ``--takes`` has it."""
+        """For people, as ``--set`` has it."""
         size = "" if self.size is None else f", size={self.size[1]}x{self.size[0]}"
         gives = (self.gives_low, self.gives_high)
         other = "" if gives == (self.low, self.high) else f", gives={gives[0]:g}:{gives[1]:g}"

@@ -219,6 +219,8 @@ def _board(profile: Profile) -> Iterator[str]:
     yield ""
     models = ", ".join(f"`{one}`" for one in profile.models)
     yield f"* model: {models or 'none; name the profile'}"
+    if profile.memory_mib:
+        yield f"* memory: {profile.memory_mib:,} MiB or more"
     yield f"* image: {system}, {profile.architecture}, Python {profile.python}"
     yield f"* artefacts: {', '.join(f'`{one}`' for one in profile.artefacts)}"
     for backend in profile.backends:

@@ -19,7 +19,7 @@ from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer import datasets
 from edgeveil.trainer.export.export import check_given, export
 from edgeveil.trainer.export.folder import ExportFolder, check_place
-from edgeveil.trainer.ext.sweep.axes import settings
+from edgeveil.trainer.ext.sweep import axes
 from edgeveil.trainer.perturbers.wrapped import TAKES, Wrapped
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.data_section import data_at
@@ -44,7 +44,7 @@ def wrap(
     out: Path,
     *,
     profiles: Sequence[str] = (),
-    takes: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
     target: str | None = None,
     sensitive: str | None = None,
     classifiers: Path | None = None,
@@ -55,13 +55,14 @@ def wrap(
 
     ``model`` is a file .keras, .pt2, .onnx or .tflite, or a function as ``blur:sigma=6``; ``data`` is what ``edgeveil
     recipe new`` takes, or a recipe, whose data, prior, classifiers and limits are taken. ``profiles`` names boards,
-    which must pass the lint; none: all, of which those that do not pass are left out. ``takes`` are further keys of the
-    recipe's ``[perturber]``. ``classifiers`` is the folder of a run whose D_y and D_z to take.
+    which must pass the lint; none: all, of which those that do not pass are left out. ``settings`` changes keys of the
+    recipe, as ``budget.classifier_epochs``; those of ``TAKES`` need no ``perturber.``. ``classifiers`` is the folder of
+    a run whose D_y and D_z to take.
 
     Raises ``BadInput``; then, and where it is interrupted, nothing is left behind.
     """
     load_tensorflow()
-    recipe = _recipe(model, data, out, takes or {}, target, sensitive)
+    recipe = _recipe(model, data, out, settings or {}, target, sensitive)
     run = run_of(out)
     check_place(out, replace=replace)
     boards = list(profiles) or board_profiles.names()
@@ -89,15 +90,16 @@ def wrap(
 
 
 def stated(texts: Sequence[str]) -> dict[str, Any]:
-    """Keys of ``[perturber]`` from what ``--takes`` gives: ``size=64x48``, ``gives=0:1``. Raises ``BadInput``."""
-    found = settings(texts, "--takes: expected KEY=VALUE such as low=-1")
+    """Keys of a recipe from what ``--set`` gives, ``size=64x48`` and ``gives=0:1`` among them. Raises ``BadInput``."""
+    found = axes.settings(texts, "--set: expected KEY=VALUE such as low=-1 or budget.classifier_epochs=3")
     for key, value in found.items():
-        if key not in TAKES:
-            raise BadInput(f"--takes {key}: expected one of {', '.join(TAKES)}{nearest(key, TAKES)}.")
+        if "." not in key and key not in (*TAKES, *Recipe.model_fields):
+            known = f"{', '.join(TAKES)} or a key of the recipe such as budget.classifier_epochs"
+            raise BadInput(f"--set {key}: expected {known}{nearest(key, TAKES)}.")
         if (parts := _PARTS.get(key)) is not None:
             pattern, example = parts
             if (match := re.fullmatch(pattern, str(value))) is None:
-                raise BadInput(f'--takes {key}: expected {example}; got "{value}".')
+                raise BadInput(f'--set {key}: expected {example}; got "{value}".')
             found[key] = [float(one) for one in match.groups()] if key == "gives" else [int(match[2]), int(match[1])]
     return found
 
@@ -114,9 +116,9 @@ def _remove(run: Path, *, before: bool, replace: bool) -> None:
 
 
 def _recipe(
-    model: str, data: str | Recipe, out: Path, takes: Mapping[str, Any], target: str | None, sensitive: str | None
+    model: str, data: str | Recipe, out: Path, settings: Mapping[str, Any], target: str | None, sensitive: str | None
 ) -> Recipe:
-    """The recipe of the data with the model as its perturber. Raises ``BadInput``."""
+    """The recipe of the data with the model as its perturber, and ``settings``. Raises ``BadInput``."""
     if isinstance(data, Recipe):
         found = data
     elif ":" in (source := data_at(data)):
@@ -132,6 +134,8 @@ def _recipe(
     of = found.name if isinstance(data, Recipe) else Path(data).stem
     name = f"{of}-{Path(model).stem if Path(model).suffix else model}".lower()
     name = re.sub(r"[^a-z0-9._-]+", "-", name).strip("-._")[:80]
+    given = {f"perturber.{key}" if key in TAKES else key: value for key, value in settings.items()}
+    takes = {key.removeprefix("perturber."): given.pop(key) for key in [*given] if key.startswith("perturber.")}
     section = {"kind": "wrapped", "model": model, **{key: value for key, value in takes.items() if value is not None}}
     about = {"name": name, "description": f"A given model on the data of {found.name}"[:200]}
     try:
@@ -140,7 +144,8 @@ def _recipe(
         (first, *_) = error.errors(include_url=False)
         if first["loc"]:  # of one key
             expected = first["msg"].removeprefix("Input should be ")
-            raise BadInput(f"--takes {first['loc'][0]}: expected {expected}; got {first['input']}.") from None
+            raise BadInput(f"--set {first['loc'][0]}: expected {expected}; got {first['input']}.") from None
         raise BadInput(f"{model}: expected {first.get('ctx', {}).get('error', first['msg'])}.") from None
     table = {**table, **about, "perturber": section}
-    return Recipe.of_table(table, origin="wrap", folder=Path.cwd(), taken=found.code())
+    made = Recipe.of_table(table, origin="wrap", folder=Path.cwd(), taken=found.code())
+    return axes.with_settings(made, given) if given else made

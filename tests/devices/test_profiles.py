@@ -64,6 +64,7 @@ def test_every_shipped_profile_is_sound(name):
     assert profile.service.user != profile.service.inside_user
     assert profile.camera.sources
     assert {"clock_khz", "temperature_millic"} <= set(profile.sensors)
+    assert profile.memory_mib or profile.architecture == "x86_64", "what the smallest such board has"
     # What the recipe installs is what the planner then takes, or numpy.
     for install in profile.install:
         for package, version in (one.split("==") for one in install.packages):

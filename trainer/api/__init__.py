@@ -230,7 +230,7 @@ def wrap(
     out: "str | Path",
     *,
     profiles: "Sequence[str]" = (),
-    takes: "Mapping[str, Any] | None" = None,
+    settings: "Mapping[str, Any] | None" = None,
     target: "str | None" = None,
     sensitive: "str | None" = None,
     classifiers: "str | Path | None" = None,
@@ -241,8 +241,8 @@ def wrap(
 
     ``model`` is a file .keras, .pt2, .onnx or .tflite, a Keras model, which is saved next to ``out``, or
     ``"blur:sigma=6"``, ``"mosaic:8"``, ``"silhouette"``. ``data`` are a recipe or what ``new_recipe`` takes, with
-    ``target`` and ``sensitive``. ``profiles`` lists boards that must run it; none: every board that can. ``takes`` is
-    what the model expects, as ``[perturber]`` of a recipe has it: ``{"low": -1, "high": 1, "layout": "first"}``. D_y
+    ``target`` and ``sensitive``. ``profiles`` lists boards that must run it; none: every board that can.
+    ``settings`` has what the model expects, ``{"low": -1, "high": 1, "layout": "first"}``, and keys of the recipe. D_y
     and D_z are trained for the audit under ``budget``, or taken from the run ``classifiers``. The run goes next to
     ``out``.
 
@@ -265,7 +265,7 @@ def wrap(
         data if isinstance(data, str | Recipe) else _address(data, place),
         place,
         profiles=profiles,
-        takes=takes,
+        settings=settings,
         target=target,
         sensitive=sensitive,
         classifiers=None if classifiers is None else Path(classifiers),

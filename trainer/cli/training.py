@@ -184,12 +184,14 @@ def wrap(
         list[str] | None,
         typer.Option("--for", help="Board that must run it; may be repeated. Left out: every board that can."),
     ] = None,
-    takes: Annotated[
+    change: Annotated[
         list[str] | None,
         typer.Option(
+            "--set",
             metavar="KEY=VALUE",
             help="What a model expects, where it is not found: low=-1, high=1, gives=0:1 (range of its output), "
-            "layout=first (of channels), colours=bgr, size=WIDTHxHEIGHT; may be repeated.",
+            "layout=first (of channels), colours=bgr, size=WIDTHxHEIGHT; or a key of the recipe: "
+            "budget.classifier_epochs=3. May be repeated.",
         ),
     ] = None,
     target: Target = None,
@@ -210,7 +212,7 @@ def wrap(
         data,
         out,
         profiles=profiles or (),
-        takes=stated(takes or ()),
+        settings=stated(change or ()),
         target=target,
         sensitive=sensitive,
         classifiers=classifiers,

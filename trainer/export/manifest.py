@@ -23,6 +23,7 @@ from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.export import artefact as variants
 from edgeveil.trainer.export.artefact import Artefact, artefact_entry, network_macs
 from edgeveil.trainer.export.golden import Golden
+from edgeveil.trainer.graphs.cost import most_held
 from edgeveil.trainer.graphs.files import read
 from edgeveil.trainer.graphs.macs import Graph, Op, Tensor
 from edgeveil.trainer.recipe.schema import Recipe
@@ -66,6 +67,7 @@ def lint(graph: Graph, precision: str, profile: Profile | None = None) -> list[F
         findings += _no_float_in_tflite(graph) if graph.format == "tflite" else _no_float_in_onnx(graph)
     if profile is None or graph.format == "numpy":
         return findings
+    findings += _memory(graph, profile)
     limits = profile.limits(f"{graph.format}-{precision}")
     if isinstance(limits, TfliteLimits):
         findings += _tflite_limits(graph, limits, profile.name)
@@ -116,6 +118,24 @@ def _fixed_sizes(graph: Graph) -> list[Finding]:
             cure = "give every size of the model's input, and reshape to fixed sizes only"
             found.append(Finding("dynamic-dimension", problem, cure, op, tensor))
     return found
+
+
+MEMORY_SHARE = 0.5  # of a board's memory; its system, the camera's pictures and the interpreter have the rest
+_MIB = 2**20
+
+
+def _memory(graph: Graph, profile: Profile) -> list[Finding]:
+    """Weights and the activations held at once must fit in ``MEMORY_SHARE`` of what the smallest such board has."""
+    if profile.memory_mib is None:
+        return []
+    (held, op), weights = most_held(graph), graph.weight_bytes()
+    if held + weights <= MEMORY_SHARE * profile.memory_mib * _MIB:
+        return []
+    problem = (
+        f"{held / _MIB:,.0f} MiB of activations at once and {weights / _MIB:,.0f} MiB of weights are needed, and a "
+        f"model may take {MEMORY_SHARE:.0%} of the {profile.memory_mib:,} MiB of {profile.name}"
+    )
+    return [Finding("memory", problem, "stride earlier, use fewer channels, or name a board with more memory", op)]
 
 
 def _one_scale_per_dense(graph: Graph) -> list[Finding]:

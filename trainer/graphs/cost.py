@@ -125,7 +125,7 @@ def _full(graph: Graph, found: Counted, weight_bytes: int) -> FullCost:
         depthwise_macs=sum(map(_depthwise, every)) // frames,
         parameters=found.cost.parameters,
         weight_bytes=weight_bytes,
-        peak_activation_bytes=_peak(graph, groups) // frames,
+        peak_activation_bytes=_peak(graph, groups)[0] // frames,
         moved_bytes=sum(map(_moved, every)) // frames,
         input_values=sum(t.size for t in graph.inputs.values() if -1 not in t.shape) // frames,
         input_bytes=sum(_bytes(t) for t in graph.inputs.values()) // frames,
@@ -185,8 +185,15 @@ def _groups(graph: Graph) -> dict[int, int]:
     return root
 
 
-def _peak(graph: Graph, groups: Mapping[int, int]) -> int:
-    """The most bytes of tensors alive at once. A group is as large as its smallest member, which is what is stored."""
+def most_held(graph: Graph) -> tuple[int, Op | None]:
+    """The most bytes of activations held at once, of all frames of one run, and the operation that then runs."""
+    held, step = _peak(graph, _groups(graph))
+    return held, graph.ops[min(step, len(graph.ops) - 1)] if graph.ops else None
+
+
+def _peak(graph: Graph, groups: Mapping[int, int]) -> tuple[int, int]:
+    """The most bytes of tensors alive at once, and from which step on. A group is as large as its smallest member,
+    which is what is stored."""
     size: dict[int, int] = {}
     born: dict[int, int] = {}
     dies: dict[int, int] = {}
@@ -208,11 +215,11 @@ def _peak(graph: Graph, groups: Mapping[int, int]) -> int:
     for key, amount in size.items():
         change[born[key]] += amount
         change[dies[key] + 1] -= amount
-    live = peak = 0
+    live, most = 0, (0, 0)
     for step in sorted(change):
         live += change[step]
-        peak = max(peak, live)
-    return peak
+        most = max(most, (live, step), key=lambda one: one[0])
+    return most
 
 
 def _keras_graph(model: Any, given: tuple[Tensor, ...] = ()) -> Graph:

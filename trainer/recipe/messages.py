@@ -31,6 +31,12 @@ _ROUNDS = (
 )
 # By section, kind and key, and by a value of a key: what replaces it.
 GONE = {'perturber.local.of="gradient"': _ROUNDS, "perturber.local.loss": _ROUNDS, "perturber.local.clip": _ROUNDS}
+# What no recipe ever had, and people look for: anywhere in a recipe.
+_TORCH = (
+    "no key is needed for PyTorch: name the function that returns an nn.Module, as in classifiers.architecture = "
+    '"mine.py:build" and perturber.generator.architecture, or a .pt2 in classifiers.target.trained'
+)
+NEVER = {"framework": _TORCH}
 
 
 def refuse_old(word: object, names: Mapping[str, str], what: str, *, cure: str = "") -> None:
@@ -91,6 +97,8 @@ def _problem(detail: ErrorDetails, model: type[BaseModel]) -> str:
     key, models, description = _walk(model, detail["loc"])
     path = ".".join(map(str, detail["loc"]))
     gone = GONE.get(path if kind == "extra_forbidden" else f"{path}={got}")
+    if kind == "extra_forbidden":
+        gone = gone or NEVER.get(str(detail["loc"][-1]))
     if gone is not None:
         return f"`{key}`: {gone}"
     if kind == "extra_forbidden":

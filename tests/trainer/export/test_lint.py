@@ -11,6 +11,7 @@ from edgeveil.edge_runtime.manifest.model_lint import problems
 from edgeveil.trainer.export import to_onnx, to_tflite
 from edgeveil.trainer.export.manifest import lint, refuse
 from edgeveil.trainer.graphs.files import read
+from edgeveil.trainer.graphs.macs import Graph, Op, Tensor
 from tests.support.export_models import calibration, classifier, image_net
 
 
@@ -105,6 +106,25 @@ def test_a_newer_runtime_than_the_boards_is_refused():
     old = profiles.load("raspberry-pi-cpu").model_copy(update={"tflite": limits})
     assert rules(lint(tile, "int8", old)) == {"min-runtime-version"}
     assert lint(tile, "int8", profiles.load("raspberry-pi-cpu")) == []
+
+
+def test_a_model_too_large_for_a_board_is_refused_with_its_figures():
+    sample, wide = Tensor("x", (1, 1024, 1024, 3), "float32"), Tensor("h", (1, 1024, 1024, 60), "float32")
+    kernel, last = (
+        Tensor("k", (60, 3, 3, 3), "float32", constant=True, bytes=4 << 20),
+        Tensor("y", sample.shape, "int8"),
+    )
+    ops = Op("CONV_2D", "CONV_2D#0", (sample, kernel), (wide,)), Op("CONV_2D", "CONV_2D#1", (wide, kernel), (last,))
+    large = Graph("tflite", ops, {"x": sample}, {"y": last})
+    board = profiles.load("raspberry-pi-cpu")
+    assert lint(large, "float32", board) == []  # exactly half of the least there is, a Zero 2 W's 512 MiB
+    says = (
+        "memory: operation CONV_2D#0, tensor 'h': 252 MiB of activations at once and 4 MiB of weights are needed, and "
+        "a model may take 50% of the 500 MiB of raspberry-pi-cpu. Cure: stride earlier"
+    )
+    (finding,) = lint(large, "float32", board.model_copy(update={"memory_mib": 500}))
+    assert finding.text().startswith(says)
+    assert lint(large, "float32", profiles.load("workstation")) == []
 
 
 def test_a_scale_per_output_of_a_dense_layer_is_refused():

@@ -155,7 +155,7 @@ def test_it_ships_and_computes_what_it_did(model, board, takes, expected, as_it_
         str(given / "data.toml"),
         tmp_path / "it-export",
         profiles=[board],
-        takes=takes,
+        settings=takes,
         classifiers=given / "run",
     )
     assert exported.run == tmp_path / "it"
@@ -249,16 +249,20 @@ def test_colours_axes_and_size_come_back():
         (["m.h5"], "and no .h5, which can run code of its writer's"),
         (["m.txt"], "or blur:sigma=6, mosaic:8, silhouette"),
         (["blur:much"], "expected blur:sigma=6, or another number"),
-        (["blur:sigma=1", "--takes", "low=0", "--takes", "high=1"], "expected no low, high"),
-        (["blur:sigma=1", "--takes", "size=8"], '--takes size: expected a width and a height as 64x48; got "8"'),
-        (["blur:sigma=1", "--takes", "gives=1"], '--takes gives: expected a range as 0:1; got "1"'),
-        (["blur:sigma=1", "--takes", "colour=bgr"], 'colours, size (did you mean "colours"?)'),
-        (["blur:sigma=1", "--takes", "low"], '--takes: expected KEY=VALUE such as low=-1; got "low"'),
-        (["blur.keras", "--takes", "low=dark"], "--takes low: "),
-        (["blur.keras", "--takes", "layout=middle"], "--takes layout: "),
-        (["blur.keras", "--takes", "low=1"], "expected low and high, or neither"),
+        (["blur:sigma=1", "--set", "low=0", "--set", "high=1"], "expected no low, high"),
+        (["blur:sigma=1", "--set", "size=8"], '--set size: expected a width and a height as 64x48; got "8"'),
+        (["blur:sigma=1", "--set", "gives=1"], '--set gives: expected a range as 0:1; got "1"'),
+        (["blur:sigma=1", "--set", "colour=bgr"], 'such as budget.classifier_epochs (did you mean "colours"?)'),
         (
-            ["first.onnx", "--takes", "low=0", "--takes", "high=1", "--for", "coral-usb"],
+            ["blur:sigma=1", "--set", "low"],
+            '--set: expected KEY=VALUE such as low=-1 or budget.classifier_epochs=3; got "low"',
+        ),
+        (["blur.keras", "--set", "low=dark"], "--set low: "),
+        (["blur.keras", "--set", "budget.epoch=3"], '`budget.epoch` is not a key of a recipe (did you mean "epochs"?)'),
+        (["blur.keras", "--set", "layout=middle"], "--set layout: "),
+        (["blur.keras", "--set", "low=1"], "expected low and high, or neither"),
+        (
+            ["first.onnx", "--set", "low=0", "--set", "high=1", "--for", "coral-usb"],
             "ships as it is, as onnx-float32, and coral-usb does not run that",
         ),
         pytest.param(  # after D_y and D_z; by day the word above

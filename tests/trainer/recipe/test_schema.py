@@ -70,6 +70,13 @@ def test_every_kind_of_perturber_has_a_section_and_a_module():
             {"architecture": "mlp", "width": 8, "latent": 4, "clip": "returns"},
             "`perturber.generator.clip`: expected no such key with `latent`, where nothing is clipped; got",
         ),
+        (
+            "framework",
+            "torch",
+            "`framework`: no key is needed for PyTorch: name the function that returns an nn.Module",
+        ),
+        ("classifiers/framework", "torch", "`classifiers.framework`: no key is needed for PyTorch: name"),
+        ("perturber/framework", "torch", "`perturber.framework`: no key is needed for PyTorch: name"),
         ("dta", {}, '`dta` is not a key of a recipe (did you mean "data"?)'),
         ("perturber/alpha", -1, "`perturber.alpha`: expected greater than 0; got -1"),
         ("perturber/alpha", float("inf"), "`perturber.alpha`: expected a finite number; got inf"),
