@@ -21,6 +21,15 @@ from typing import Any, Literal, NamedTuple
 from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.sandbox import hardening
 
+
+def free_memory() -> float:
+    """Bytes of memory that are free or can be freed; infinite where the system does not say."""
+    with suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return 1024.0 * next(float(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    return float("inf")
+
+
 # A job: a function of a module and its arguments as JSON, so that it reaches any process as text.
 
 

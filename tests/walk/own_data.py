@@ -2,12 +2,16 @@
 
 import csv
 import json
+import tarfile
 from pathlib import Path
 
+import h5py
 import numpy as np
 
 from tests.support.publishing import archives, visit_tables
 from tests.trainer.datasets.made_pictures import cv2, write_folder
+from tests.trainer.datasets.test_formats import npy, put
+from tests.trainer.datasets.test_ros import DEPTH, mcap_of_json
 
 PEOPLE, EACH = 48, 8
 
@@ -45,3 +49,12 @@ def _own(rng: np.random.Generator) -> None:
         writer = csv.writer(file)
         writer.writerow([*(f"x{column}" for column in range(6)), "activity", "group", "person"])
         writer.writerows([*row, y[at], z[at], subject[at]] for at, row in enumerate(x.tolist()))
+    with h5py.File("mine.h5", "w") as file:
+        file["x"], file["y"], file["z"], file["subject"] = x, y, z, subject
+    Path("shards").mkdir()
+    with tarfile.open("shards/0.tar", "w") as archive:
+        for at, row in enumerate(x):
+            about = json.dumps({"group": int(z[at]), "person": int(subject[at])})
+            for ending, data in (("npy", npy(row)), ("cls", str(y[at]).encode()), ("json", about.encode())):
+                put(archive, f"{at}.{ending}", data)
+    mcap_of_json(Path(), "walk.mcap", {DEPTH: "/camera", "/y": "/activity", "/z": "/person"})

@@ -16,7 +16,7 @@ import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks.findings import Journal
 from edgeveil.trainer.attacks.problem import Problem
 from edgeveil.trainer.attacks.protocol import Adversary
-from edgeveil.trainer.child_processes import Begin, Engine, Job, in_background
+from edgeveil.trainer.child_processes import Begin, Engine, Job, free_memory, in_background
 from edgeveil.trainer.progress import say
 
 MUCH_DATA = 1e7  # values of the training rows; with fewer, all but networks learn faster than a process reads them
@@ -136,7 +136,7 @@ def at_most(jobs: int, values: int) -> int:
     if jobs < 1:
         raise BadInput(f"--jobs: expected 1 or more; got {jobs}.")
     needed = LOADED + COPIES * 4 * values
-    fit = max(1, int(min(_free() // needed, jobs)))
+    fit = max(1, int(min(free_memory() // needed, jobs)))
     if fit < jobs:
         say(f"Memory is free for {fit} of {jobs} jobs: each needs about {needed / 1e9:.1f} GB.")
     return fit
@@ -145,14 +145,6 @@ def at_most(jobs: int, values: int) -> int:
 def cores() -> int:
     """Those that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _free() -> float:
-    """Bytes of memory that are free or can be freed; infinite where the system does not say."""
-    with suppress(OSError, ValueError, IndexError):
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return 1024.0 * next(float(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-    return float("inf")
 
 
 def _place(known: Sequence[object], one: object) -> int:

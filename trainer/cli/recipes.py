@@ -24,7 +24,13 @@ from edgeveil.trainer.cli.tree import data, recipes
 from edgeveil.trainer.progress import say
 
 Source = Annotated[
-    str, typer.Argument(help="A .npz, .csv or .parquet file, a film, a folder of pictures or recordings.")
+    str,
+    typer.Argument(
+        help="A file (.npz, .csv, .parquet, .h5, .tar, .mcap, ...), a film, a folder of pictures or recordings."
+    ),
+]
+Field = Annotated[
+    str | None, typer.Option(help="hdf5, mcap and their like: the field or topic of x, where there are several.")
 ]
 Target = Annotated[
     str | None, typer.Option(help="Column of y, which is kept. Left out: an image's folder; of an .npz its array y.")
@@ -32,7 +38,9 @@ Target = Annotated[
 Sensitive = Annotated[str | None, typer.Option(help="Column of z, which is hidden; of an .npz its array z.")]
 Subject = Annotated[str | None, typer.Option(help="Column that says whose sample it is.")]
 Session = Annotated[str | None, typer.Option(help="Column that says which recording it is from.")]
-Labels = Annotated[Path | None, typer.Option(help="images, video, csv:FOLDER: CSV with a column file and those named.")]
+Labels = Annotated[
+    Path | None, typer.Option(help="images, video, csv:FOLDER, mcap: CSV with a column file and those named.")
+]
 LeaveOut = Annotated[
     list[str] | None, typer.Option(help="csv, parquet: a column that is no part of x. May be repeated.")
 ]
@@ -63,6 +71,7 @@ def new(
             "to compare with, prgan, ngp, ap, minimax, laplace; for vectors also cleaner, noise."
         ),
     ] = None,
+    x: Field = None,
     target: Target = None,
     sensitive: Sensitive = None,
     subject: Subject = None,
@@ -91,7 +100,7 @@ def new(
     from edgeveil.trainer.scaffold.new import write_recipe
 
     words = (target, sensitive, subject, session, labels, tuple(leave_out or ()), *camera_of(camera or ()))
-    given = Given(data_at(source), *words, Steps.parse(series or ()), tuple(missing or ()))
+    given = Given(data_at(source), *words, Steps.parse(series or ()), tuple(missing or ()), x)
     out = out or free_path(Path(f"{given.path.stem}.toml"))
     notes = [*write_recipe(given, out, kind=kind, trial=trial), *unnamed_subjects(given)]
     notes.append(f"Wrote {out}. Read it, then: {shlex.join(['edgeveil', 'train', str(out)])}")
@@ -149,6 +158,7 @@ def open_(
 @data.command("inspect", epilog="Example: edgeveil data inspect pictures")
 def look(
     source: Source,
+    x: Field = None,
     target: Target = None,
     sensitive: Sensitive = None,
     subject: Subject = None,
@@ -167,7 +177,7 @@ def look(
 
     steps = Steps.parse(series or ())
     words = (target, sensitive, subject, session, labels, tuple(leave_out or ()))
-    given = Given(data_at(source), *words, steps=steps, missing=tuple(missing or ()))
+    given = Given(data_at(source), *words, steps=steps, missing=tuple(missing or ()), x=x)
     found = look_at(given)
     print_view(found, as_json=as_json)
     if found.wrong:

@@ -10,12 +10,12 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets import prior, slicing
 from edgeveil.trainer.datasets.base import Dataset, Known, Sampling, Slices, units_of
-from edgeveil.trainer.datasets.columns import read_recordings
-from edgeveil.trainer.datasets.encoding import load_table
-from edgeveil.trainer.datasets.loaders import films, image_folder, npz, recordings
+from edgeveil.trainer.datasets.columns import read_recordings, read_table
+from edgeveil.trainer.datasets.encoding import of_table
+from edgeveil.trainer.datasets.loaders import films, formats, image_folder, npz, recordings
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import OF_PEOPLE, OF_RELEASES, Readings, input_spec, without_range
-from edgeveil.trainer.recipe.data_section import PICTURES, SETS, Data, Series
+from edgeveil.trainer.recipe.data_section import PICTURES, SETS, Data, Series, format_of
 
 if TYPE_CHECKING:
     from edgeveil.trainer.recipe.schema import Recipe
@@ -119,9 +119,13 @@ def own(recipe: Recipe, kind: str, path: Path) -> Readings:
     if data.series is not None:
         return _own_series(data, kind, path, data.series)
     if data.columns is not None and kind not in PICTURES:
+        table = read_table(kind, path, data.columns.missing, data.columns.x)
+        if format_of(kind) and (table.arrays or data.columns.x):
+            labels = None if data.labels is None else Path(data.labels)
+            return formats.load(table, data.columns, capture, labels=labels)
         if capture is not None:
             raise BadInput("`[capture]` makes samples of a sensor's frames, and a table has none: leave it out.")
-        return load_table(kind, path, data.columns)
+        return of_table(table, data.columns)
     if data.columns is not None and data.labels is not None:
         load_pictures = films.load if kind == "video" else image_folder.load
         return load_pictures(path, Path(data.labels), data.columns, capture)
@@ -131,11 +135,15 @@ def own(recipe: Recipe, kind: str, path: Path) -> Readings:
 
 def _own_series(data: Data, kind: str, path: Path, series: Series) -> Readings:
     sampling = Sampling(float(series.rate_hz or 0), tuple(series.channels or ()), tuple(series.units or ()))
-    if kind == "csv" and data.columns is not None:
+    if data.columns is not None and not data.windows:
         labels = None if data.labels is None else Path(data.labels)
-        recorded, of_roles = read_recordings(path, data.columns, sampling.channels, labels)
+        recorded, of_roles = read_recordings(kind, path, data.columns, sampling.channels, labels)
         return recordings.windows_of(recorded, of_roles, sampling, series, path)
-    readings = npz.load(path, wanted=data.wanted, series=sampling)
+    if data.columns is not None:
+        table = read_table(kind, path, data.columns.missing, data.columns.x)
+        readings = formats.load(table, data.columns, series=sampling)
+    else:
+        readings = npz.load(path, wanted=data.wanted, series=sampling)
     if series.hop is not None and series.hop > readings.x.shape[1]:
         raise BadInput(
             f"{path}: its windows have {readings.x.shape[1]} steps, and `data.series.hop` is {series.hop}: expected at "

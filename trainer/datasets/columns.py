@@ -11,7 +11,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.sources.text import SEP, separator
-from edgeveil.trainer.recipe.data_section import Columns
+from edgeveil.trainer.recipe.data_section import SETS, Columns
 from edgeveil.trainer.recipe.messages import nearest
 
 FEW_CLASSES = 50  # more different numbers than these are a measurement, no class
@@ -75,10 +75,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """The columns of a file, by name, in the file's order; at least one row."""
+    """The columns of a file, by name, in the file's order; at least one row.
+
+    ``arrays`` are the fields with an array or a picture in each row (``Samples`` of ``loaders.formats``); ``test``
+    (rows,) bool are the rows that the data keep for the test.
+    """
 
     path: Path
     columns: Mapping[str, Column]
+    arrays: Mapping[str, Any] = field(default_factory=dict)
+    test: np.ndarray | None = None
 
     @property
     def rows(self) -> int:
@@ -125,14 +131,17 @@ class Table:
 Cells = dict[str, Sequence[str]]  # the columns of a file by name, each cell as it is written there
 
 
-def read_table(kind: str, path: Path, missing: Iterable[str] | None = None) -> Table:
-    """A ``csv`` or ``parquet`` file; what ``missing`` names is an empty cell, and no other word is. Raises
-    ``BadInput``."""
+def read_table(kind: str, path: Path, missing: Iterable[str] | None = None, x: str | None = None) -> Table:
+    """A ``csv`` or ``parquet`` file, or what a format reads (``x``: its field of samples); what ``missing`` names is an
+    empty cell, and no other word is. Raises ``BadInput``."""
     gone = {"", *map(nfc, missing or ())}
-    if kind != "parquet":
+    if kind == "csv":
         return Table(path, {name: _column(cells, gone) for name, cells in read_cells(kind, path).items()})
+    if kind != "parquet":
+        found: Table = SETS[kind].load().table(path, gone, x)
+        return found
     columns = _arrow_columns(_there(path))
-    return Table(path, {name: _of_arrow(one, gone, f'{path}: column "{name}"') for name, one in columns.items()})
+    return Table(path, {name: of_arrow(one, gone, f'{path}: column "{name}"') for name, one in columns.items()})
 
 
 def read_cells(kind: str, path: Path) -> Cells:
@@ -215,39 +224,43 @@ def _whole(rows: Any, width: int, path: Path) -> Iterator[list[str]]:
             yield row
 
 
-def _arrow_columns(path: Path) -> dict[str, Any]:
+def library(module: str, what: str, extra: str, instead: str = "") -> Any:
+    """The module that reads ``what``. Raises ``BadInput`` with the line that installs it where it is missing."""
     try:
-        parquet = importlib.import_module("pyarrow.parquet")
+        return importlib.import_module(module)
     except ImportError:
+        name = module.partition(".")[0]
         raise BadInput(
-            "Parquet files are read with pyarrow, which is not installed: pip install 'edgeveil[parquet]', or save the "
-            "table as CSV and name it with csv:FILE."
+            f"{what} are read with {name}, which is not installed: pip install 'edgeveil[{extra}]'{instead}."
         ) from None
+
+
+def clause(error: Exception) -> str:
+    """What a library says of a file, in one line."""
+    return str(error).splitlines()[0][:120] if str(error).strip() else type(error).__name__
+
+
+def _arrow_columns(path: Path) -> dict[str, Any]:
+    instead = ", or save the table as CSV and name it with csv:FILE"
+    parquet = library("pyarrow.parquet", "Parquet files", "parquet", instead)
     try:
         table = parquet.read_table(path)
     except Exception as error:  # pyarrow's errors are of many kinds
-        why = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
-        raise BadInput(f"{path} cannot be read as a Parquet file ({why}). Write it again.") from None
+        raise BadInput(f"{path} cannot be read as a Parquet file ({clause(error)}). Write it again.") from None
     if not table.num_rows:
         raise BadInput(f"{path} has no rows. Add rows.")
     names = _checked_names([str(name) for name in table.column_names], path)
     return dict(zip(names, table.columns, strict=True))
 
 
-def _of_arrow(column: Any, gone: Collection[str], where: str) -> Column:
+def of_arrow(column: Any, gone: Collection[str], where: str) -> Column:
     """Numbers as they are stored, all else by its different texts. Raises ``BadInput``, which names the row."""
     kind = str(column.type)
-    if re.fullmatch(r"u?int\d+|float|double", kind) and all(_number(word) is None for word in gone):
+    if re.fullmatch(r"u?int\d+|float|double", kind):
         missing = np.asarray(column.is_null()) if column.null_count else np.zeros(len(column), bool)
         values = np.asarray(column.fill_null(0) if column.null_count else column)
-        least, most = values.min(), values.max()  # NaN where one is
-        if values.dtype.kind == "f" and np.isnan(most):
-            missing |= np.isnan(values)
-            values = np.where(missing, values.dtype.type(0), values)
-            least, most = values.min(), values.max()
-        most = max(abs(least.item()), abs(most.item()))
-        if not missing.all() and math.isfinite(most) and (kind != "uint64" or most < 2**63):
-            return Column(values.astype(np.int64) if _is_whole(values) else values, missing)
+        if (numbers := _numeric(values, missing, gone)) is not None:
+            return numbers
     with suppress(Exception):  # a type of which pyarrow makes no dictionary, or a cell that cannot be read
         coded = column if kind.startswith("dictionary") else column.dictionary_encode()
         coded = coded.unify_dictionaries().combine_chunks()
@@ -256,11 +269,44 @@ def _of_arrow(column: Any, gone: Collection[str], where: str) -> Column:
     return _column(_texts(column, where), gone)
 
 
+def column_of(values: Sequence[Any] | np.ndarray, gone: Collection[str], where: str) -> Column:
+    """The column of a value for each row: numbers as they are, all else by its texts, None and NaN as missing.
+
+    Raises ``BadInput`` for what is no text."""
+    if not isinstance(values, np.ndarray) and {type(one) for one in values} in ({int}, {float}):
+        with suppress(OverflowError):
+            values = np.array(values, np.int64 if type(values[0]) is int else np.float64)
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
+        values = values.astype(np.float32) if values.dtype == np.float16 else values
+        if (numbers := _numeric(values, np.zeros(len(values), bool), gone)) is not None:
+            return numbers
+    return _column(_as_texts(values.tolist() if isinstance(values, np.ndarray) else values, where), gone)
+
+
+def _numeric(values: np.ndarray, missing: np.ndarray, gone: Collection[str]) -> Column | None:
+    """Numbers (rows,) as a column; None where a word for nothing is a number, or one of them has no place in it."""
+    if any(_number(word) is not None for word in gone):
+        return None
+    least, most = values.min(), values.max()  # NaN where one is
+    if values.dtype.kind == "f" and np.isnan(most):
+        missing = missing | np.isnan(values)
+        values = np.where(missing, values.dtype.type(0), values)
+        least, most = values.min(), values.max()
+    most = max(abs(least.item()), abs(most.item()))
+    if missing.all() or not math.isfinite(most) or (values.dtype == np.uint64 and most >= 2**63):
+        return None
+    return Column(values.astype(np.int64) if _is_whole(values) else values, missing)
+
+
 def _texts(column: Any, where: str) -> list[str]:
     """The cells of a column of pyarrow's, empty where there is no value. Raises ``BadInput``, which names the row."""
+    return _as_texts(_values(column), where)
+
+
+def _as_texts(cells: Iterable[Any], where: str) -> list[str]:
     found: list[str] = []
     try:
-        for cell in _values(column):
+        for cell in cells:
             gone = cell is None or cell != cell  # NaN
             found.append("" if gone else nfc(cell.decode() if isinstance(cell, bytes) else str(cell)))
     except Exception as error:  # as above, and bytes that are no text
@@ -340,23 +386,27 @@ class Recorded:
     values: np.ndarray
 
 
-def csv_files(folder: Path) -> list[Path]:
-    """The CSV files of a folder by name, without hidden ones, such as those that macOS puts next to each."""
+def recordings_at(kind: str, folder: Path) -> list[Path]:
+    """The CSV files of a folder by name, without hidden ones, such as those that macOS puts next to each; or the files
+    of a format."""
+    if kind != "csv":
+        found: list[Path] = SETS[kind].load().files(folder)
+        return found
     there = folder.iterdir() if folder.is_dir() else ()
     return sorted(path for path in there if path.suffix.lower() == ".csv" and not path.name.startswith("."))
 
 
 def read_recordings(
-    folder: Path, columns: Columns, channels: Sequence[str], labels: Path | None
+    kind: str, folder: Path, columns: Columns, channels: Sequence[str], labels: Path | None
 ) -> tuple[list[Recorded], dict[str, list[str]]]:
-    """The recordings of a folder's CSV files, and of each role that has a column the label of every one.
+    """The recordings of a folder's files, and of each role that has a column the label of every one.
 
     Raises ``BadInput``.
     """
-    paths = [path for path in csv_files(folder) if labels is None or path.resolve() != labels.resolve()]
+    paths = [path for path in recordings_at(kind, folder) if labels is None or path.resolve() != labels.resolve()]
     if not paths:
         raise BadInput(f"Expected a folder of .csv files, one a recording, at {folder}; there is none.")
-    tables = [read_table("csv", path, columns.missing) for path in paths]
+    tables = [read_table(kind, path, columns.missing, columns.x) for path in paths]
     clock = columns.time or ""
     recorded = [
         Recorded(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.columns import DAYS, DECIMAL, FALSE, THOUSANDS, TRUE, Encoder, checked, date, number
-from edgeveil.trainer.datasets.columns import Column, Table, labels, listed, nfc, read_table
+from edgeveil.trainer.datasets.columns import Column, Table, labels, listed, nfc
 from edgeveil.trainer.datasets.readings import Readings, checked_samples, labelled
 from edgeveil.trainer.recipe.data_section import Columns, Encoding
 
@@ -20,12 +19,12 @@ MOST = 50  # values that a column is encoded by
 COVERED = 0.5  # of the rows, by the values that are common enough; less is no category
 
 
-def load_table(kind: str, path: Path, columns: Columns) -> Readings:
-    """The samples of a user's own table, ``csv:FILE`` or ``parquet:FILE``, one a row. Raises ``BadInput``.
+def of_table(table: Table, columns: Columns) -> Readings:
+    """The samples of a user's own table, such as ``csv:FILE`` or ``parquet:FILE``, one a row. Raises ``BadInput``.
 
     Columns that are neither y, z, subject, session nor left out are the features of x, float32, in the file's order.
     """
-    table = read_table(kind, path, columns.missing)
+    path = table.path
     table.column(columns.target or "", "data.columns.target")
     of_roles = labels(table, columns)
     x, names, made = features(table, columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.columns import normal
-from edgeveil.edge_runtime.registry import Registry
+from edgeveil.edge_runtime.registry import Kind, Registry
 from edgeveil.trainer.recipe.training_sections import Section
 
 # The ``[data.series]`` section of a recipe: what the steps of a series are, and how recordings become windows.
@@ -93,13 +94,36 @@ class Series(Section):
 
 # The data sets that come along, and those of installed packages. Of their classes only the literals are read here.
 SETS = Registry("edgeveil.trainer.datasets.loaders", key="names", group="edgeveil.datasets", word="data set")
-OWN = ("npz", "images", "video", "csv", "parquet")  # the user's own data, as KIND:PATH
-OWN_FORMS = '"npz:FILE", "images:DIR", "video:FILE", "csv:FILE" or "parquet:FILE"'
+OWN = ("npz", "images", "video", "csv", "parquet")  # the user's own data, as KIND:PATH; formats are more of them
 PICTURES = ("images", "video")  # whose labels are in a CSV of their own
 FILMS = ("mp4", "avi", "mkv", "mov", "webm", "m4v", "mpg")  # endings by which a film is known without its kind
 NAME = r"^[a-z0-9][a-z0-9._-]{0,79}$"  # an identifier of the manifest
 
 Name = Annotated[str, Field(pattern=NAME)]
+
+
+def format_of(kind: str) -> Kind | None:
+    """The format of that name (``edgeveil.trainer.datasets.loaders.formats.Format``); None where there is none."""
+    found = None if kind in OWN else SETS.find(kind)
+    return found if found is not None and "forms" in found.facts else None
+
+
+def sets() -> list[str]:
+    """The names of data sets that come along and of those of packages: all of ``SETS`` but formats."""
+    return [name for name, one in {**SETS.kinds(), **SETS.plugins()}.items() if "forms" not in one.facts]
+
+
+def own_forms() -> str:
+    """How the user's own data are named, for a sentence."""
+    found = (one.facts.get("forms", ()) for one in {**SETS.kinds(), **SETS.plugins()}.values())
+    forms = (
+        "npz:FILE",
+        "images:DIR",
+        "video:FILE",
+        "csv:FILE",
+        *dict.fromkeys(form for all_ in found for form in all_),
+    )
+    return ", ".join(f'"{form}"' for form in forms) + ' or "parquet:FILE"'
 
 
 class Encoding(Section):
@@ -153,6 +177,13 @@ class Encoding(Section):
 class Columns(Section):
     """Own data: which columns say what. ``csv``, ``parquet``: all others are features; ``images``: of ``labels``."""
 
+    x: str | None = Field(
+        default=None,
+        min_length=1,
+        description="hdf5, tfrecord, webdataset, huggingface: the field with an array or picture in each row; mcap, "
+        "rosbag: the topic of the samples. Left out: the only one, or numbers of all other fields.",
+    )
+
     target: str | None = Field(
         default=None, min_length=1, description="The column of y. Left out: for images, the folder that each lies in."
     )
@@ -171,20 +202,30 @@ class Columns(Section):
 def form_of(path: Path) -> str | None:
     """How a file of data is named, as KIND:PATH; None for what is none."""
     kind = path.suffix[1:].lower()
-    kind = "video" if kind in FILMS else kind
-    return f"{kind}:{path}" if path.is_file() and kind in OWN else None
+    kind = "video" if kind in FILMS else kind if kind in OWN else _by_fact("endings", {kind})
+    return f"{kind}:{path}" if path.is_file() and kind else None
+
+
+def _by_fact(fact: str, words: Collection[str]) -> str:
+    """The first format that has one of the words in that fact; "" where none has."""
+    found = {**SETS.plugins(), **SETS.kinds()}
+    return next((name for name, one in found.items() if set(words) & set(one.facts.get(fact, ()))), "")
 
 
 def data_at(text: str) -> str:
     """KIND:PATH of your own data that are given by their path alone; any other text as it came.
 
-    A folder is one of recordings where it holds CSV files besides labels.csv, and else one of pictures. Raises
-    ``BadInput`` for a folder with both.
+    A folder is one of a format where it holds its files alone, or has its mark (metadata.yaml); one of recordings where
+    it holds CSV files besides labels.csv; and else one of pictures. Raises ``BadInput`` for a folder with both.
     """
     path = Path(text).expanduser()
     if not path.is_dir():
         return form_of(path) or text
     entries = [one for one in path.iterdir() if one.name != "labels.csv" and not one.name.startswith(".")]
+    names, endings = {one.name for one in entries}, {one.suffix[1:].lower() for one in entries}
+    kind = _by_fact("marks", names) or (_by_fact("endings", endings) if len(endings) == 1 else "")
+    if kind:
+        return f"{kind}:{text}"
     tables = [one for one in entries if one.suffix.lower() == ".csv"]
     if tables and len(tables) < len(entries):
         raise BadInput(f"{text} holds CSV files and others: write csv:{text} for recordings, or images:{text}.")
@@ -198,7 +239,8 @@ class Data(Section):
         description='"digits" (in scikit-learn), "mnist", "wifi", "wifi-strength", "faces", "depth", "scene", "wq", '
         '"utd-mhad", "wrist" (files that you download once), "overhead" (simulated), or your own, relative to the '
         'recipe: "npz:FILE" with arrays x, y, z (and labels), "images:DIR" with a folder for each class, "video:FILE" '
-        'or a folder of films, "csv:FILE", "parquet:FILE"; of series, "csv:FOLDER" with a file for each recording.'
+        'or a folder of films, "csv:FILE", "parquet:FILE"; "hdf5:FILE", "tfrecord:PATH", "webdataset:PATH", '
+        '"huggingface:PATH", "mcap:PATH", "rosbag:PATH"; of series, "csv:FOLDER" with a file for each recording.'
     )
     kind: Literal["series"] | None = Field(
         default=None,
@@ -263,7 +305,8 @@ class Data(Section):
         default=None,
         min_length=1,
         description="images, and series of csv whose files do not say it: a CSV, relative to the recipe, with a column "
-        '"file" (a path below the folder) and those of `columns`; video: with "start" and "end" (seconds) too.',
+        '"file" (a path below the folder) and those of `columns`; video, and mcap and rosbag where they do not say it: '
+        'with "start" and "end" (seconds) too.',
     )
     columns: Columns | None = Field(default=None, description="images, csv, parquet: which columns say what.")
     series: Series | None = Field(default=None, description="What the steps of a series are, and its windows.")
@@ -280,9 +323,9 @@ class Data(Section):
     @classmethod
     def _known_source(cls, source: str) -> str:
         kind, _, place = source.partition(":")
-        if not (kind in OWN and place) and SETS.find(source) is None:
-            known = ", ".join(f'"{name}"' for name in (*SETS.kinds(), *SETS.plugins()))
-            raise ValueError(f"{known}, or {OWN_FORMS}")
+        if not ((kind in OWN or format_of(kind)) and place) and source not in sets():
+            known = ", ".join(f'"{name}"' for name in sets())
+            raise ValueError(f"{known}, or {own_forms()}")
         return source
 
     @field_validator("low", "high", mode="before")
@@ -309,32 +352,38 @@ class Data(Section):
         kind = self.own[0] if self.own else ""
         if self.series is None:
             return self
-        if not self.fact("series") and kind not in ("npz", "csv"):
+        if not self.fact("series") and kind not in ("npz", "csv") and format_of(kind) is None:
             have = ", ".join(("npz", "csv", *(name for name, one in SETS.kinds().items() if one.facts.get("series"))))
             raise ValueError(f'no `kind = "series"` with `source = "{self.source}"`: {have} have series')
         if kind and (self.series.rate_hz is None or self.series.channels is None or self.series.units is None):
             raise ValueError("`rate_hz`, `channels` and `units` in [data.series] for your own data")
         if kind and self.series.people is not None:
             raise ValueError("no `series.people` with your own data: leave out their rows")
-        if kind == "npz" and self.series.length is not None:
-            raise ValueError("no `series.length` with npz, whose x are windows already")
-        if kind != "npz" and (self.series.length is None or self.series.hop is None):
+        if self.windows and self.series.length is not None:
+            raise ValueError(f"no `series.length` with {kind}, whose x are windows already")
+        if not self.windows and (self.series.length is None or self.series.hop is None):
             raise ValueError("`length` and `hop` in [data.series], by which recordings are cut into windows")
         return self
 
     @model_validator(mode="after")
     def _columns_of_what_has_them(self) -> Data:
         kind = self.own[0] if self.own else ""
-        if self.series is not None and kind == "csv":
+        form = format_of(kind)
+        timed = form is not None and bool(form.facts.get("timed"))
+        if self.columns is not None and self.columns.x is not None and form is None:
+            raise ValueError(
+                f'no `columns.x` with `source = "{self.source}"`: it is of files of several arrays or topics'
+            )
+        if self.series is not None and (kind == "csv" or timed):
             return self._columns_of_recordings()
-        named = kind in (*PICTURES, "csv", "parquet")
+        named = kind in (*PICTURES, "csv", "parquet") or form is not None
         if named != (self.columns is not None):
             wanted = "a section [data.columns]" if named else "no section [data.columns]"
             raise ValueError(f'{wanted} with `source = "{self.source}"`')
-        if (kind in PICTURES) != (self.labels is not None):
+        if (kind in PICTURES) != (self.labels is not None) and not timed:
             wanted = "`labels`, the CSV with z of each picture," if kind in PICTURES else "no `labels`"
             raise ValueError(f'{wanted} with `source = "{self.source}"`')
-        if kind in ("video", "csv", "parquet") and self.columns is not None and self.columns.target is None:
+        if named and kind != "images" and self.columns is not None and self.columns.target is None:
             raise ValueError("`columns.target`, the column of y")
         return self
 
@@ -342,6 +391,13 @@ class Data(Section):
         if self.columns is None or self.columns.time is None or self.columns.target is None:
             raise ValueError("a section [data.columns] with `time`, `target` and `sensitive` for recordings")
         return self
+
+    @property
+    def windows(self) -> bool:
+        """Whether x of own series are windows already, and no recordings that are cut."""
+        kind = self.own[0] if self.own else ""
+        form = format_of(kind)
+        return kind == "npz" or (form is not None and not form.facts.get("timed"))
 
     def fact(self, name: str) -> Any:
         """A fact of the data set (see ``edgeveil.trainer.datasets.readings.DataSet``); None of the user's own data."""

@@ -13,12 +13,12 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.capture import FITS
-from edgeveil.trainer.datasets.columns import Table, csv_files, listed, read_table
+from edgeveil.trainer.datasets.columns import Table, listed, read_table, recordings_at
 from edgeveil.trainer.datasets.encoding import proposed
-from edgeveil.trainer.datasets.loaders import films, image_folder
+from edgeveil.trainer.datasets.loaders import films, formats, image_folder
 from edgeveil.trainer.datasets.loaders.npz import header
 from edgeveil.trainer.datasets.readings import SMALLEST_SIDE, channels_first
-from edgeveil.trainer.recipe.data_section import OWN, OWN_FORMS, PICTURES, SETS, Columns, form_of
+from edgeveil.trainer.recipe.data_section import OWN, PICTURES, Columns, form_of, format_of, own_forms, sets
 
 # What a person says of a series on the command line: how fast its steps come, and what its channels are.
 
@@ -61,24 +61,26 @@ class Steps:
 
     def section(self, source: str, path: Path) -> dict[str, Any] | None:
         """``[data.series]``; None where the samples are no series. Raises ``BadInput`` with what is missing."""
-        recordings = is_folder(source, path)
+        form, recordings = format_of(source), is_folder(source, path)
         if not self.given() and not recordings:
             return None
-        if source != "npz" and not recordings:
+        recordings = recordings or (form is not None and bool(form.facts.get("timed")))
+        if source != "npz" and not recordings and form is None:
             raise BadInput(
                 f"{self.given()[0]} is of a series: an .npz with x (N, steps, channels), or csv:FOLDER with a file for "
                 "each recording. Leave it out."
             )
-        needed = ("rate", "channels", *(("window", "hop", "time") if recordings else ()))
+        needed = ("rate", "channels", *(("window", "hop", *(() if form else ("time",))) if recordings else ()))
         missing = [name for name in needed if getattr(self, name) is None]
         if missing:
             raise BadInput(
-                f"{path}: of a series {', '.join(missing)} must be said{_seen(path)}, as in "
-                f"{EXAMPLE}{' --series window=100 --series hop=25 --series time=seconds' if recordings else ''}."
+                f"{path}: of a series {', '.join(missing)} must be said{_seen(source, path)}, as in "
+                f"{EXAMPLE}{' --series window=100 --series hop=25' if recordings else ''}"
+                f"{' --series time=seconds' if recordings and not form else ''}."
             )
         if not recordings and (self.window is not None or self.time is not None):
             raise BadInput(
-                "--series window and time are of recordings, csv:FOLDER: each x of an .npz is a window already."
+                f"--series window and time are of recordings, csv:FOLDER: each x of {source} is a window already."
             )
         names, units = zip(*map(_channel, str(self.channels).split(",")), strict=True)
         section = {"length": self.window, "hop": self.hop, "rate_hz": self.rate, "channels": names, "units": units}
@@ -104,9 +106,9 @@ def _channel(word: str) -> tuple[str, str]:
     return name, unit
 
 
-def _seen(path: Path) -> str:
+def _seen(kind: str, path: Path) -> str:
     """The columns of the first recording in a folder."""
-    first = next(iter(csv_files(path)), None)
+    first = next(iter(recordings_at(kind, path)), None) if kind == "csv" else None
     return "" if first is None else f" ({first.name} has the columns {listed(read_table('csv', first).columns)})"
 
 
@@ -137,22 +139,32 @@ class Given:
     fit: str | None = None
     steps: Steps = NO_SERIES
     missing: tuple[str, ...] = ()
+    x: str | None = None
 
     @cached_property
     def table(self) -> Table:
         """The table, read once. Raises ``BadInput``."""
-        return read_table(self.kind, self.path, self.missing)
+        return read_table(self.kind, self.path, self.missing, self.x)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether samples are rows of a table, and no arrays or pictures. Raises ``BadInput``."""
+        return self.kind in ("csv", "parquet") or (format_of(self.kind) is not None and not self.table.arrays)
+
+    def arrays(self) -> str:
+        """The fields of arrays or pictures, for the end of a sentence about columns; empty where there are none."""
+        return f", and arrays or pictures in {listed(self.table.arrays)}" if self.table.arrays else ""
 
     @property
     def kind(self) -> str:
-        """npz, images, csv or parquet. Raises ``BadInput``."""
+        """npz, images, csv, parquet, or the name of a format. Raises ``BadInput``."""
         kind, _, place = self.source.partition(":")
-        if kind in OWN and place:
+        if (kind in OWN or format_of(kind)) and place:
             return kind
-        more = f" {self.source} comes with EdgeVeil: see `edgeveil recipe list`." if self.source in SETS.kinds() else ""
+        more = f" {self.source} comes with EdgeVeil: see `edgeveil recipe list`." if self.source in sets() else ""
         if form := form_of(Path(self.source)):
             more = f" Write {form}."
-        raise BadInput(f'Your own data were expected as {OWN_FORMS}; got "{self.source}".{more}')
+        raise BadInput(f'Your own data were expected as {own_forms()}; got "{self.source}".{more}')
 
     @property
     def path(self) -> Path:
@@ -188,9 +200,12 @@ def data_section(given: Given, rows: np.ndarray | None = None) -> dict[str, Any]
     target, sensitive = (_name(word, other) for word, other in ((given.target, "y"), (given.sensitive, "z")))
     section: dict[str, Any] = {"source": f"{kind}:{given.path.resolve()}"}
     section |= {"target": "y" if target == sensitive else target, "sensitive": sensitive}
-    series = given.steps.section(kind, given.path)
+    series, form = given.steps.section(kind, given.path), format_of(kind)
+    timed = form is not None and bool(form.facts.get("timed"))
     if series is not None:
         section |= {"kind": "series", "series": series}
+    if format_of(kind) is None:
+        _refuse(given, ("x",), "it names a field of hdf5 and its like")
     if kind == "npz":
         _refuse(
             given, ("subject", "session", "labels", "leave_out"), "an .npz file has arrays: x, y, z, subject, session"
@@ -199,24 +214,26 @@ def data_section(given: Given, rows: np.ndarray | None = None) -> dict[str, Any]
     if kind in PICTURES:
         _refuse(given, ("leave_out",), "pictures have no columns of features")
         section["labels"] = str(given.labels_file().resolve())
-    elif series is not None:
+    elif series is not None and (form is None or timed):
         _refuse(given, ("leave_out", "session"), "each recording is a session, and its channels are named")
         section |= {} if given.labels is None else {"labels": str(given.labels_file().resolve())}
+    elif timed and given.labels is not None:
+        section["labels"] = str(given.labels_file().resolve())
     else:
         _refuse(given, ("labels",), "a table has its labels in columns of its own")
     needed = ("sensitive",) if kind == "images" else ("target", "sensitive")
     missing = [name for name in needed if getattr(given, name) is None]
     if missing:
         raise BadInput(f"{_columns(given)} Name {' and '.join(f'--{name} COLUMN' for name in missing)}.")
-    roles = {name: getattr(given, name) for name in ("target", "sensitive", "subject", "session")}
+    roles = {name: getattr(given, name) for name in ("x", "target", "sensitive", "subject", "session")}
     section["columns"] = {name: word for name, word in roles.items() if word is not None}
-    if series is not None:
-        section["columns"]["time"] = given.steps.time
+    if series is not None and (given.steps.time is not None or timed):
+        section["columns"]["time"] = given.steps.time or formats.TIME
     if given.leave_out:
         section["columns"]["leave_out"] = list(given.leave_out)
     if given.missing:
         section["columns"]["missing"] = list(given.missing)
-    if kind in ("csv", "parquet") and series is None:
+    if kind not in PICTURES and series is None and given.is_table:
         rules = proposed(given.table, Columns.model_validate(section["columns"]), rows)
         section["columns"] |= {"encode": rules} if rules else {}
     return section
@@ -227,14 +244,14 @@ def capture_section(given: Given) -> dict[str, Any] | None:
     if given.capture is None:
         _refuse(given, ("size", "crop", "fit"), "they are of --camera frame=WIDTHxHEIGHTxCHANNELS: add it")
         return None
-    if given.kind in ("csv", "parquet") or given.steps.given():
+    if given.steps.given() or (given.kind not in ("npz", *PICTURES) and given.is_table):
         raise BadInput("--camera is for a camera's pictures, and these are none: leave it out.")
     columns, rows, channels = _numbers(
         "--camera frame", given.capture, r"(\d+)x(\d+)x([13])", "640x480x3 (or x1 for gray)"
     )
     if given.fit not in (None, *FITS) or (given.fit and given.crop == PEOPLE):
         raise BadInput(f"--camera fit: expected {' or '.join(FITS)}, without crop=people; got {given.fit}.")
-    if given.kind in PICTURES and given.fit is None:
+    if given.kind != "npz" and given.fit is None:
         high, wide, *last = _first_picture(given).shape
         sides = [wide, high, *(last or [1])]
         if sides != [columns, rows, channels]:
@@ -329,6 +346,8 @@ def _dtype(given: Given) -> str:
 def _first_picture(given: Given) -> np.ndarray:
     if given.kind == "video":
         return films.first_frame(given.path)
+    if format_of(given.kind):
+        return next(formats.x_of(given.table, Columns(x=given.x, sensitive="z"))[1][[0]])
     pictures = image_folder.find(given.path)
     return np.asarray(next(pictures[np.array([0])]))
 
@@ -350,9 +369,10 @@ def _refuse(given: Given, names: tuple[str, ...], reason: str) -> None:
 def _columns(given: Given) -> str:
     path = given.labels_file() if given.kind in PICTURES or given.labels else given.path
     if is_folder(given.kind, path):
-        path = next(iter(csv_files(path)), path)
-    table = read_table("csv" if given.kind in PICTURES else given.kind, path)
-    return f"{path} has the columns {listed(table.columns)}."
+        path = next(iter(recordings_at("csv", path)), path)
+    if path != given.path or given.kind in PICTURES:
+        return f"{path} has the columns {listed(read_table('csv', path).columns)}."
+    return f"{path} has the columns {listed(given.table.columns)}{given.arrays()}."
 
 
 def _name(column: str | None, other: str) -> str:

@@ -17,10 +17,10 @@ from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.columns import Column, Table, listed, read_table
 from edgeveil.trainer.datasets.encoding import described
-from edgeveil.trainer.datasets.loaders import films, image_folder, npz
+from edgeveil.trainer.datasets.loaders import films, formats, image_folder, npz
 from edgeveil.trainer.datasets.readings import checked_samples, class_numbers, taken_for
 from edgeveil.trainer.datasets.slicing import FEWEST_GROUPS, FEWEST_ROWS, SLICES
-from edgeveil.trainer.recipe.data_section import PICTURES
+from edgeveil.trainer.recipe.data_section import PICTURES, Columns
 from edgeveil.trainer.scaffold import new
 from edgeveil.trainer.scaffold.given import EXAMPLE, Given, data_section, is_folder, smaller, turned_round
 from edgeveil.trainer.scaffold.new import first_guess
@@ -86,12 +86,12 @@ def look(given: Given) -> Found:
     """Read data and say what they hold. Raises ``BadInput`` for what cannot be read at all."""
     if given.steps.given() or is_folder(given.kind, given.path):
         return _series(given)
-    return {"npz": _npz, "images": _images, "video": _films, "csv": _table, "parquet": _table}[given.kind](given)
+    return {"npz": _npz, "images": _images, "video": _films}.get(given.kind, _table)(given)
 
 
 def next_command(given: Given, found: Found) -> str:
     """The command to go on with."""
-    flags = {name: getattr(given, name) for name in ("target", "sensitive", "subject", "session", "labels")}
+    flags = {name: getattr(given, name) for name in ("x", "target", "sensitive", "subject", "session", "labels")}
     words = [f"--{name} {shlex.quote(str(value))}" for name, value in flags.items() if value is not None]
     words += [*given.steps.given(), *(f"--leave-out {shlex.quote(name)}" for name in given.leave_out)]
     words += [f"--missing {shlex.quote(word)}" for word in given.missing]
@@ -100,7 +100,7 @@ def next_command(given: Given, found: Found) -> str:
     words += [f"--{name} COLUMN" for name in needed if flags[name] is None and named]
     if given.subject is given.session is None and _subjects(given, found.labels):
         words.append("[--subject COLUMN]")
-    if given.kind == "images" and found.shape is not None:
+    if given.kind not in ("npz", "video") and found.shape is not None and len(found.shape) == 3:
         words += smaller(found.shape)
     return " ".join(["edgeveil recipe new", shlex.quote(given.source), *words, "--out mine.toml"])
 
@@ -114,7 +114,7 @@ def unnamed_subjects(given: Given) -> list[str]:
     found = _subjects(given, _columns(table))
     if not found:
         return []
-    part = "" if given.kind in PICTURES else " It is a part of x now."
+    part = "" if given.kind in PICTURES or not given.is_table else " It is a part of x now."
     return [
         f"{listed(found)} could say whose a sample is: name it with --subject, or samples of one person are in "
         f"training and in the test, and every number flatters.{part}"
@@ -245,25 +245,45 @@ def _table(given: Given) -> Found:
         with suppress(BadInput):  # which `_wrong` says
             rules = data_section(given)["columns"].get("encode", {})
             notes = [described(name, one) for name, one in rules.items()]
+    what, seen, wrong = f"rows of {len(table.columns)} columns", (None, None, None, None), _unknown(given, table)
+    if table.arrays:
+        what, seen, unclear = _seen(given, table)
+        wrong += unclear
+    labels = _columns(table)
+    if given.labels is not None:
+        about = read_table("csv", given.labels_file())
+        labels += _columns(Table(about.path, {n: c for n, c in about.columns.items() if n not in films.OF_FILMS}))
     return Found(
         given.source,
         given.kind,
         table.rows,
-        f"rows of {len(table.columns)} columns",
-        *(None, None, None, None),
-        _columns(table),
+        what,
+        *seen,
+        labels,
         notes,
-        _wrong(given) if named else _unknown(given, table),
+        _wrong(given) if named and not wrong else wrong,
     )
+
+
+def _seen(given: Given, table: Table) -> tuple[str, Any, list[str]]:
+    """What the samples of a format are: in words, as ``_samples``, and what is wrong with them."""
+    what, nothing = f"rows of {len(table.columns)} columns{given.arrays()}", (None, None, None, None)
+    try:
+        name, samples = formats.x_of(table, Columns(x=given.x, sensitive="z", leave_out=list(given.leave_out)))
+        kinds, low, high = samples.seen()
+    except BadInput as problem:
+        return what, nothing, [str(problem)]
+    (shape, dtype), _ = kinds.most_common(1)[0]
+    return f'rows, x is "{name}"', (shape, dtype, low, high), [formats.uneven(kinds)] if len(kinds) > 1 else []
 
 
 def _unknown(given: Given, table: Table) -> list[str]:
     """What is named and is no column, where too little is named to load the data."""
     roles = {name: getattr(given, name) for name in ("target", "sensitive", "subject", "session")}
-    wrong = table.unnamed(set(table.columns) - set(given.leave_out))
+    wrong = table.unnamed(set(table.columns) - set(given.leave_out)) if given.is_table else []
     for role, name in [*roles.items(), *(("leave_out", name) for name in given.leave_out)]:
         try:
-            if name is not None:
+            if name is not None and name not in table.arrays and given.labels is None:
                 table.column(name, role)
         except BadInput as problem:
             wrong.append(str(problem))

@@ -216,7 +216,7 @@ def test_problems_that_the_disk_does_not_hold_are_learned_here(tmp_path, monkeyp
 
 def test_jobs_are_fewer_where_memory_is_short(monkeypatch, capsys):
     assert at_most(3, 10) == 3
-    monkeypatch.setattr(module, "_free", lambda: 2e9)
+    monkeypatch.setattr(module, "free_memory", lambda: 2e9)
     assert at_most(3, 10) == 2
     assert "Memory is free for 2 of 3 jobs: each needs about 0.8 GB." in capsys.readouterr().err
     assert at_most(3, 10**9) == 1

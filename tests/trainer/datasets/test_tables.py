@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.columns import csv_files, read_table
+from edgeveil.trainer.datasets.columns import read_table, recordings_at
 from edgeveil.trainer.datasets.encoding import features
 from edgeveil.trainer.recipe.data_section import Columns, data_at
 from edgeveil.trainer.scaffold.given import Given
@@ -106,7 +106,7 @@ def test_every_cell_of_parquet_is_read_or_named(tmp_path):
 def test_hidden_files_are_no_recordings_and_endings_have_no_case(tmp_path):
     for name in ("b.CSV", "a.csv", "._a.csv", ".hidden.csv"):
         (tmp_path / name).write_text("t,x\n0,1\n")
-    assert [path.name for path in csv_files(tmp_path)] == ["a.csv", "b.CSV"]
+    assert [path.name for path in recordings_at("csv", tmp_path)] == ["a.csv", "b.CSV"]
     (tmp_path / "X.NPZ").touch()
     assert data_at(str(tmp_path / "b.CSV")) == f"csv:{tmp_path}/b.CSV"
     assert data_at(str(tmp_path / "X.NPZ")) == f"npz:{tmp_path}/X.NPZ"

@@ -93,7 +93,8 @@ def test_every_kind_of_perturber_has_a_section_and_a_module():
             "data/source",
             "minst",
             '"mnist", "overhead", "scene", "utd-mhad", "wifi", "wifi-strength", "wq", "wrist", or '
-            '"npz:FILE", "images:DIR", "video:FILE", "csv:FILE" or "parquet:FILE"; got "minst"',
+            '"npz:FILE", "images:DIR", "video:FILE", "csv:FILE", "hdf5:FILE", "huggingface:PATH", "mcap:PATH", '
+            '"rosbag:PATH", "tfrecord:PATH", "webdataset:PATH" or "parquet:FILE"; got "minst"',
         ),
         ("data/series", {"channels": []}, "`data.series.channels`: expected at least 1; got an array of 0"),
         ("data/series", {"people": [7]}, "`data.series.people`: expected at least 2; got an array of 1"),

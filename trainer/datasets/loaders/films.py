@@ -80,7 +80,7 @@ def load(path: Path, file: Path, columns: Columns, capture: Capture | None) -> R
     ``BadInput``."""
     table = read_table("csv", file, columns.missing)
     names = [""] * table.rows if path.is_file() else table.column(FILE, "the film of each row").classes.tolist()
-    starts, ends = (_seconds(table, name) for name in (START, END))
+    starts, ends = (seconds(table, name) for name in (START, END))
     order = np.lexsort((starts, np.array(names, str)))
     table = Table(table.path, {name: column[order] for name, column in table.columns.items()})
     names, starts, ends = [str(names[row]) for row in order], starts[order], ends[order]
@@ -134,7 +134,8 @@ def _frame(source: VideoSource, path: Path, number: int) -> np.ndarray:
     return data
 
 
-def _seconds(table: Table, name: str) -> np.ndarray:
+def seconds(table: Table, name: str) -> np.ndarray:
+    """The column of seconds (rows,). Raises ``BadInput``."""
     found = table.column(name, "the seconds of a film")
     if not found.is_number or found.missing.any():
         raise BadInput(f'{table.path}: column "{name}" must have seconds in every row{found.first_text()}.')

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -102,16 +103,21 @@ def find(folder: Path) -> Pictures:
 
 def read_picture(path: Path) -> np.ndarray:
     """One picture (height, width, channels) as the board's ``images:`` reads it. Raises ``BadInput``."""
+    return picture_of(lambda: images.read_picture(path), str(path))
+
+
+def picture_of(read: Callable[[], Any], where: str) -> np.ndarray:
+    """What the board's reader gives, as ``read_picture``; ``where`` begins a sentence. Raises ``BadInput``."""
     try:
-        picture = images.read_picture(path)
+        picture: np.ndarray | None = read()
     except Missing as missing:
         raise BadInput(f"{missing}.") from None
     if picture is None:
         raise BadInput(
-            f"{path} cannot be read as a picture: it is damaged, too large, or of another kind. Replace or remove it."
+            f"{where} cannot be read as a picture: it is damaged, too large, or of another kind. Replace or remove it."
         )
     if picture.ndim == 3 and picture.shape[2] == 4:
-        raise BadInput(f"{path} has an alpha channel, which no camera gives. Save it without.")
+        raise BadInput(f"{where} has an alpha channel, which no camera gives. Save it without.")
     return picture[:, :, None] if picture.ndim == 2 else np.ascontiguousarray(picture[:, :, ::-1])
 
 
