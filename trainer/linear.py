@@ -29,6 +29,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.datasets.loaders.mulan import checked_features, checked_labels
+from edgeveil.trainer.datasets.samples import Stored, applied, extremes, pieces
 from edgeveil.trainer.graphs import keras_file
 from edgeveil.trainer.graphs.pt2 import read_pt2
 
@@ -223,7 +224,7 @@ def least_squares(x: np.ndarray, y: np.ndarray, *, ridge: float = 0.0) -> np.nda
     features (a single one, the homogeneous 1, is allowed), labels that are not numbers, or without a ridge fewer
     samples than features.
     """
-    x, y = checked_features(x), checked_labels(y)
+    x, y = x if isinstance(x, Stored) else checked_features(x), checked_labels(y)
     if len(x) != len(y):
         raise BadInput(f"There are {len(x)} feature vectors and {len(y)} rows of labels; give one row each.")
     if ridge < 0:
@@ -235,21 +236,46 @@ def least_squares(x: np.ndarray, y: np.ndarray, *, ridge: float = 0.0) -> np.nda
                 f"Least squares needs at least as many samples as features ({features}), got {samples}; "
                 "give more samples or a ridge above 0."
             )
-        constant = np.flatnonzero(np.ptp(x, axis=0) == 0)
-        if len(constant) > 1 or (len(constant) == 1 and x[0, constant[0]] == 0):
+        lows, highs = extremes(x, axis=0)
+        constant = np.flatnonzero(lows == highs)
+        if len(constant) > 1 or (len(constant) == 1 and lows[constant[0]] == 0):
             raise BadInput(
                 f"{counted(len(constant), 'feature is', 'features are')} constant (the first is column "
                 f"{constant[0]}, counted from 0): their "
                 "weights are not determined. Leave them out or give a ridge above 0."
             )
-        weights, _, rank, _ = np.linalg.lstsq(x, y, rcond=None)
+        weights, _, rank, _ = np.linalg.lstsq(*condensed(x, y), rcond=None)
         if rank < features:
             raise BadInput(
                 f"{features} features have rank {rank}: some depend on each other, so their weights are not "
                 "determined. Leave them out or give a ridge above 0."
             )
         return weights
+    x, y = condensed(x, y)
     return np.linalg.solve(x.T @ x + ridge * np.eye(features), x.T @ y)
+
+
+def condensed(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Fewer rows with the x^T x and x^T y of x (n, features) and y (n, labels), where x is read from disk."""
+    if not isinstance(x, Stored):
+        return x, y
+    top, of_y = np.empty((0, x.shape[1])), np.empty((0, y.shape[1]))
+    for at, some in pieces(x):
+        q, top = np.linalg.qr(np.vstack([top, some]))
+        of_y = q.T @ np.vstack([of_y, y[at : at + len(some)]])
+    return top, of_y
+
+
+def mean_of(x: np.ndarray) -> np.ndarray:
+    """The mean (features,) of x (n, features), float64."""
+    if not isinstance(x, Stored):
+        return x.mean(axis=0, dtype=np.float64)
+    return np.sum([some.sum(axis=0, dtype=np.float64) for _, some in pieces(x)], axis=0) / len(x)
+
+
+def as_float64(x: np.ndarray) -> np.ndarray:
+    """x (n, features) in double precision."""
+    return applied(lambda some: some.astype(np.float64), x)
 
 
 def merged(a: np.ndarray) -> np.ndarray:
@@ -381,13 +407,15 @@ class LinearProblem:
 def linear_problem(section: LinearSection, dataset: Dataset) -> LinearProblem:
     """A_d, eps and mean for a recipe's ``[perturber]``, from the training slices of ``dataset`` alone."""
     rows = dataset.slices.classifiers
-    x = dataset.x[rows].astype(np.float64)
+    x = as_float64(dataset.x[rows])
     training = dataset.slices.training()
-    mean = np.zeros(x.shape[1]) if dataset.homogeneous else dataset.x[training].mean(axis=0, dtype=np.float64)
+    mean = np.zeros(x.shape[1]) if dataset.homogeneous else mean_of(dataset.x[training])
     kind, _, place = section.operator.partition(":")
     if kind == "data":
         outputs = wanted(dataset, rows)
-        a_d = least_squares(x - mean, outputs - _centre(outputs, dataset), ridge=section.ridge)
+        a_d = least_squares(
+            applied(lambda some: some - mean, x), outputs - _centre(outputs, dataset), ridge=section.ridge
+        )
     else:
         a_d = OPERATORS[kind](Path(place))
         if len(a_d) != x.shape[1]:
@@ -403,7 +431,7 @@ def hidden_operator(section: LinearSection, dataset: Dataset, mean: np.ndarray) 
     """A_c (features, confidential outputs) by least squares on both training slices."""
     rows = dataset.slices.training()
     outputs = confidential(dataset, rows)
-    x = dataset.x[rows].astype(np.float64) - mean
+    x = applied(lambda some: some - mean, as_float64(dataset.x[rows]))
     return least_squares(x, outputs - _centre(outputs, dataset), ridge=section.ridge)
 
 

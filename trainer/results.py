@@ -40,13 +40,13 @@ def locked(out: Path, verb: str) -> Iterator[None]:
                 parent.rmdir()
 
 
-def own_folder(run: Path) -> Path:
+def own_folder(run: Path, kind: str = "audits") -> Path:
     """The folder, made if need be, where this user's audits of the run in ``run`` keep what they may use again.
 
     It is not in the run's folder, which may come from the one who is audited: rows and answers that lie there decide an
-    audit. Raises ``BadInput`` where others could write into it.
+    audit. With the kind "samples" it is of a user's data. Raises ``BadInput`` where others could write into it.
     """
-    base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "edgeveil" / "audits"
+    base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "edgeveil" / kind
     folder = base / hashlib.sha256(os.fsencode(run.resolve())).hexdigest()[:16]
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -21,13 +21,16 @@ from edgeveil.edge_runtime.manifest.spending import MICRO, charged, epsilon_of, 
 from edgeveil.edge_runtime.stages import kind_of
 from edgeveil.edge_runtime.stages.rappor import epsilon_of_one, instantaneous
 from edgeveil.trainer.datasets.base import PARTS, Dataset
+from edgeveil.trainer.datasets.samples import Stored, gigabytes, require_memory
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.ext import private
 from edgeveil.trainer.measures.intervals import expected_error
+from edgeveil.trainer.networks.feeding import on_every_device
 from edgeveil.trainer.networks.training import take_own, train_classifiers, train_linear
 from edgeveil.trainer.perturbers.adversarial_score import read_too
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.progress import say
+from edgeveil.trainer.recipe.perturber import either
 from edgeveil.trainer.recipe.private import Head
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.recipe.training_sections import Spending
@@ -109,6 +112,7 @@ def train(
     resume: bool = False,
     replace: bool = False,
     classifiers: Path | None = None,
+    distribute: bool = False,
 ) -> Run:
     """Train ``recipe`` in the folder ``out``; the test slice is not used.
 
@@ -116,7 +120,8 @@ def train(
     ``full`` or ``quick`` (``[budget.quick]`` of the recipe). After Ctrl-C the run keeps its last checkpoint, and
     ``resume`` continues from it; ``replace`` gives an earlier run a dated name. Raises ``BadInput``, and
     ``LimitNotMet`` if no checkpoint reaches the recipe's accuracy of y by any reader: the run is then complete, with
-    the checkpoint from which y is read best. Under ``quick`` that is only a message.
+    the checkpoint from which y is read best. Under ``quick`` that is only a message. ``distribute``: classifiers, and
+    perturbers of a kind that can, train on all devices, each on its share of a batch.
     """
     load_tensorflow()
     # Opened first: if it is missing, no folder must be left behind.
@@ -133,28 +138,53 @@ def train(
             take_own(run)
             if recipe.perturber.files():
                 recipe.perturber.check(run.dataset().for_training())
+            _in_memory(run)
         except BadInput:
             if not resume:
                 shutil.rmtree(run.folder)
             raise
         try:
-            return _train(run)
+            return _train(run, distribute)
         except KeyboardInterrupt:
             run.record(state="interrupted")
             say(f"Interrupted. The last checkpoint is in {run.folder}; --resume continues from it.")
             raise
 
 
-def _train(run: Run) -> Run:
+UNREAD = ("[private]", "[head]")  # sections that take samples in memory
+COPIES = 3  # of samples as float32, that a training in memory has at a time
+
+
+def _in_memory(run: Run) -> bool:
+    """Whether samples that stay on disk must be in memory for ``fit``. Raises ``BadInput`` where they are too many."""
+    recipe, dataset = run.recipe, run.dataset().for_training()
+    sections = [name for name in UNREAD if getattr(recipe, name[1:-1]) is not None]
+    if not isinstance(dataset.x, Stored) or (recipe.perturber.streams and not sections):
+        return False
+    kind = f'the kind "{recipe.perturber.kind}"{"".join(f" with {name}" for name in sections)}'
+    count = f"{len(dataset.x):,} samples of shape {dataset.input.shape}"
+    cure = f"one that reads them from disk: {either(lambda one: one.streams)}, without {' and '.join(UNREAD)}"
+    require_memory(COPIES * dataset.x.nbytes, f"A perturber of {kind} learns from samples in memory, and {count}", cure)
+    return True
+
+
+def _to_fit(run: Run) -> Dataset:
+    """All that ``fit`` may see."""
+    dataset = run.dataset().for_training()
+    return dataset.in_memory() if _in_memory(run) else dataset
+
+
+def _train(run: Run, distribute: bool = False) -> Run:
     recipe = run.recipe
     dataset = run.dataset()
     _describe(dataset)
     recipe.perturber.check(dataset.for_training())
     run.record(state="training")
-    (train_linear if recipe.classifiers.architecture == "linear" else train_classifiers)(run)
-    with run.stage("perturber"):
+    with on_every_device(distribute):
+        (train_linear if recipe.classifiers.architecture == "linear" else train_classifiers)(run)
+    with run.stage("perturber"), on_every_device(distribute and recipe.perturber.distributes):
         fitted = recipe.perturber.fit(
-            dataset.for_training(),
+            _to_fit(run),
             goal=Goal(recipe.limits, recipe.classifiers, **run.classifiers(), private=recipe.private),
             rng=np.random.default_rng([recipe.seed, 1]),
             budget=recipe.budget,
@@ -205,7 +235,7 @@ def _train(run: Run) -> Run:
 
 def _fit_head(run: Run, fitted: FittedPerturber) -> None:
     """Fit [head], unless the run has it: another draw of a resumed run would have to be paid for."""
-    section, dataset = cast(Head, run.recipe.head), run.dataset().for_training()
+    section, dataset = cast(Head, run.recipe.head), _to_fit(run)
     head = FittedHead.of_run(run.folder)
     if head is None:
         with run.stage("head"):
@@ -301,3 +331,7 @@ def _describe(dataset: Dataset) -> None:
         f"{dataset.name}: {dataset.input.plural} of shape {dataset.input.shape}, {len(dataset.y_names)} classes of y, "
         f"{len(dataset.z_names)} of z; rows: {', '.join(parts)}{kept}"
     )
+    if isinstance(dataset.x, Stored):
+        few = len(fit_and_validation(dataset, "perturber")[1])
+        size = gigabytes(dataset.x.size * dataset.x.dtype.itemsize)
+        say(f"The samples, {size}, stay on disk; what is trained is judged on {few:,} rows of validation.")

@@ -151,6 +151,7 @@ def train(
     classifiers: "str | Path | None" = None,
     target: "Any" = None,
     sensitive: "Any" = None,
+    distribute: bool = False,
 ) -> "Run":
     """Train the classifiers and the perturber that a recipe describes, as ``edgeveil train`` does.
 
@@ -159,6 +160,7 @@ def train(
     ``"full"``, or ``"quick"`` for a trial. ``classifiers`` is the folder of a run whose classifiers to take: the same
     data, slices and seed. ``target`` and ``sensitive`` are Keras models that you have trained as D_y and D_z: they are
     saved next to ``out``, and take samples from 0 to 1, or as ``[classifiers.target]`` of the recipe states.
+    ``distribute`` trains on all devices.
 
     Returns the run: ``run.folder``, ``run.recipe``, ``run.facts`` (run.json). Raises ``BadInput``, and ``LimitNotMet``
     if no checkpoint reaches the recipe's limits under the full budget: the run is then complete.
@@ -186,6 +188,7 @@ def train(
         resume=resume,
         replace=replace,
         classifiers=None if classifiers is None else Path(classifiers),
+        distribute=distribute,
     )
 
 

@@ -28,10 +28,11 @@ from edgeveil.trainer.audit.verdict import held_to, judge, limits_of
 from edgeveil.trainer.child_processes import Engine
 from edgeveil.trainer.datasets.base import PARTS
 from edgeveil.trainer.datasets.readings import EXTREMES
+from edgeveil.trainer.datasets.slicing import sampled
 from edgeveil.trainer.graphs.prediction import asked_once
 from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.measures.intervals import Interval
-from edgeveil.trainer.progress import progress
+from edgeveil.trainer.progress import progress, say
 from edgeveil.trainer.recipe.training_sections import Certificate
 from edgeveil.trainer.results import own_folder
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
@@ -78,7 +79,11 @@ def audit(
         raise BadInput("--spending measures what a training under [private] spends; this run promises nothing of it.")
     asked = opened.run.recipe.certificate or Certificate(tried=1)
     asked = asked if tried is None else asked.model_copy(update={"tried": tried})
-    dataset = opened.run.dataset()
+    dataset, whole = opened.run.sample(), opened.run.dataset()
+    if some := sampled(dataset, whole):
+        say(
+            f"The samples stay on disk, and the audit takes some rows of each slice, by the seed of the recipe: {some}."
+        )
     strata = strata_of(dataset, asked.strata)  # raises, before the slow part, where they do not fit the data
     classifiers = opened.run.classifiers()
     at = cache or own_folder(opened.run.folder)
@@ -203,7 +208,7 @@ def _sections(about: About, answers: Mapping[str, list[Finding]]) -> tuple[list[
 def _description(about: About) -> dict[str, Any]:
     """The document's part that says what was audited, on which data."""
     subject, dataset, there = about.subject, about.dataset, about.there
-    spec = dataset.input
+    spec, whole = dataset.input, about.run.dataset() if about.run.sample() is dataset else dataset
     described, test = subject.manifest["perturber"], dataset.part("test")
     ships = subject.artefact != KERAS
     units = None if test.cluster is None else len(np.unique(test.cluster))
@@ -225,6 +230,9 @@ def _description(about: About) -> dict[str, Any]:
                 for k in range(dataset.theta.shape[0])
             ],
             "rows": {name: len(dataset.part(name)) for name in PARTS},
+            **(
+                {} if whole is dataset else {"sampled_from": {name: len(getattr(whole.slices, name)) for name in PARTS}}
+            ),
             "clusters": None if units is None else {"kind": dataset.cluster_kind, "test": units},
             **({} if spec.series is None else {"series": {"steps": spec.shape[0], **spec.as_json()["series"]}}),
         },

@@ -131,7 +131,7 @@ class Floor:
         """That of a finished run."""
         data = run.recipe.data
         names = data.target, data.sensitive
-        return cls(run.dataset(), run.classifiers(), budget, seed, named_by(run), *names, folder)
+        return cls(run.sample(), run.classifiers(), budget, seed, named_by(run), *names, folder)
 
     def document(self, begins: Callable[[str], None] = lambda _: None) -> list[dict[str, Any]]:
         """The findings about label-only as JSON, from ``folder`` if they are there; ``begins`` gets what runs."""

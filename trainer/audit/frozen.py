@@ -118,7 +118,7 @@ def write_frozen(opened: Opened, out: Path) -> Path:
     if Path(out).exists():
         raise BadInput(f"{out} exists, and a frozen set is never changed: name another file.")
     licence = _licence(run.recipe.data)
-    dataset = run.dataset()
+    dataset = run.sample()
     rows = dataset.slices.rows()
     outputs, backends = run_artefact(subject, dataset.x[rows], own_folder(run.folder))
     declared, received = as_received(subject, outputs)
@@ -196,7 +196,7 @@ def audit_on_board(
     opened = open_target(bundle, run=run, trust=trust, artefact=artefact)
     if artefact != "auto":
         opened.subject.sha256()
-    test = opened.run.dataset().part("test")
+    test = opened.run.sample().part("test")
     kept = own_folder(opened.run.folder) / "on-board"
     rows = perturb_on_board(
         board,

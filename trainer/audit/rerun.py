@@ -167,7 +167,7 @@ def _check_run(bundle: Bundle, card: Mapping[str, Any], run: Run) -> None:
             f"The bundle {bundle.manifest.name} was not made from the run in {run.folder}: their recipes differ. Name "
             "the run that it was exported from with --run."
         )
-    dataset = run.dataset()
+    dataset = run.sample()
     here = {str(part): len(dataset.part(part)) for part in PARTS}
     there = {str(part): card["data"]["rows"].get(part, 0) for part in PARTS}
     if here != there:
@@ -307,7 +307,7 @@ def simulated(folder: ExportFolder, python: Path, artefact: str) -> OnBoard:
     further = [*subject.manifest["outputs"], *further_outputs(subject), *draws(subject.manifest)]
     pipeline = Pipeline(parse({**subject.manifest, "outputs": further}), tables=subject.tables(), runners=runners)
     try:
-        outputs = in_chunks(pipeline.run, opened.run.dataset().part("test").x)
+        outputs = in_chunks(pipeline.run, opened.run.sample().part("test").x)
     except NotCompiled as error:
         raise BadInput(f"The simulator did not compute the test slice: {compiler.name} {error}.") from None
     infos = {model: runner.info() for model, runner in runners.items()}

@@ -267,10 +267,11 @@ def headline(document: Mapping[str, Any]) -> str:
     """What was audited, on which data, how hard."""
     data = document["data"]
     what = f"{document['artefact']} of {document['perturber']} on " if "artefact" in document else ""
+    of = f" of {data['sampled_from']['test']:,}" if "sampled_from" in data else ""
     where = f" on {board_name(document['on_board'])}" if "on_board" in document else ""
     return (
-        f"{what}{data['name']}{where}: {data['rows'].get('test', 0):,} test rows, {document['budget']} audit, 95 % "
-        f"intervals ({document['intervals']})"
+        f"{what}{data['name']}{where}: {data['rows'].get('test', 0):,}{of} test rows, {document['budget']} audit, "
+        f"95 % intervals ({document['intervals']})"
     )
 
 

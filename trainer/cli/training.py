@@ -75,6 +75,9 @@ def train(
     classifiers: Annotated[
         Path | None, typer.Option(help="Folder of a run whose classifiers to reuse: same data, slices and seed.")
     ] = None,
+    distribute: Annotated[
+        bool, typer.Option("--distribute", help="Train classifiers, PR-GAN and label-only on all GPUs of this machine.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Train the classifiers and the perturber that a recipe describes.
@@ -98,7 +101,9 @@ def train(
 
         store = store_of(track)  # fail before training starts
     try:
-        run = train_recipe(found, out, budget=budget, resume=resume, replace=replace, classifiers=classifiers)
+        run = train_recipe(
+            found, out, budget=budget, resume=resume, replace=replace, classifiers=classifiers, distribute=distribute
+        )
     except LimitNotMet:  # the run is complete, and its figures say why
         if store is not None:
             store.add(out)

@@ -130,7 +130,7 @@ def own(recipe: Recipe, kind: str, path: Path) -> Readings:
         load_pictures = films.load if kind == "video" else image_folder.load
         return load_pictures(path, Path(data.labels), data.columns, capture)
     readings = npz.load(path, wanted=data.wanted)
-    return readings if capture is None else captured(readings, capture)
+    return readings if capture is None else captured(readings, capture, path)
 
 
 def _own_series(data: Data, kind: str, path: Path, series: Series) -> Readings:

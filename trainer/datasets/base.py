@@ -12,6 +12,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.stages.preprocess import to_raw, to_unit
+from edgeveil.trainer.datasets.samples import applied
 
 # The units that [private] guards, cut into slices by a keyed hash of each one's own number.
 #
@@ -222,6 +223,7 @@ class Known:
 class Dataset:
     """Samples x (N, ...), target y (N,) and sensitive z (N,) as class numbers, with what is known about them.
 
+    Where x is large it is ``samples.Stored``: rows of it that are few are an array, others are read when they are used.
     ``theta`` is MED(z|y), shape (classes of y, classes of z), rows summing to 1: the public prior completed by
     maximum entropy (eq. 3). ``cluster`` (N,) numbers the independent units (subject or session; None if every row
     is its own): intervals are taken over them. ``attributes`` are further properties by name, float64 (N,); ``known``
@@ -262,14 +264,17 @@ class Dataset:
 
     def for_training(self) -> Dataset:
         """The same data set with empty slices ``attack`` and ``test``: all that ``fit`` may see."""
-        keep = np.sort(self.slices.training())
-        first, second = (np.searchsorted(keep, rows) for rows in (self.slices.classifiers, self.slices.perturber))
+        return self.limited(replace(self.slices, test=NO_ROWS, attack=NO_ROWS))
+
+    def limited(self, slices: Slices) -> Dataset:
+        """The rows of these slices alone, numbered anew in the order of the data."""
+        keep = np.sort(slices.rows())
         return replace(
             self,
             x=self.x[keep],
             y=self.y[keep],
             z=self.z[keep],
-            slices=Slices(first, second, NO_ROWS),
+            slices=Slices(**{part: np.searchsorted(keep, getattr(slices, part)) for part in PARTS}),
             cluster=taken(self.cluster, keep),
             attributes={name: values[keep] for name, values in self.attributes.items()},
             known={name: one[keep] for name, one in self.known.items()},
@@ -278,6 +283,10 @@ class Dataset:
             consent=taken(self.consent, keep),
             units=taken(self.units, keep),
         )
+
+    def in_memory(self) -> Dataset:
+        """The same with samples that are an array. Raises ``BadInput`` where there is no memory for that."""
+        return replace(self, x=np.asarray(self.x))
 
     def as_priced(self) -> Dataset:
         """The same rows with what is priced as z: ``theta`` is counted in the training slices."""
@@ -290,7 +299,8 @@ class Dataset:
 
     def unit(self, x: np.ndarray) -> np.ndarray:
         """Raw samples (n, ...) to the unit cube the networks work in; float32 (n, *input.shape)."""
-        return to_unit(self.input.dtype, self.input.low, self.input.high)(x.reshape((-1, *self.input.shape)))
+        function = to_unit(self.input.dtype, self.input.low, self.input.high)
+        return applied(lambda some: function(some.reshape((-1, *self.input.shape))), x)
 
     def as_sent(self, v: np.ndarray) -> np.ndarray:
         """v (n, *input.shape) as a receiver gets it: rounded to the type of x, and back in the unit cube."""
@@ -310,6 +320,10 @@ class Part:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def in_memory(self) -> Part:
+        """The same with samples that are an array."""
+        return replace(self, x=np.asarray(self.x))
 
     def take(self, rows: np.ndarray) -> Part:
         """Some of these rows (m,), by their place in this part."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import InputSpec, Known, Labels, Sampling
+from edgeveil.trainer.datasets.samples import applied, extremes, pieces, spread
 from edgeveil.trainer.recipe.data_section import Data
 from edgeveil.trainer.recipe.training_sections import Capture
 
@@ -100,9 +101,9 @@ def without_range(readings: Readings, *, homogeneous: bool) -> Readings:
             f"This perturber takes feature vectors; x has the shape {readings.x.shape}. Flatten it: "
             "x.reshape(len(x), -1)."
         )
-    x = readings.x if readings.x.dtype.kind == "f" else readings.x.astype(np.float32)
+    x = readings.x if readings.x.dtype.kind == "f" else applied(lambda some: some.astype(np.float32), readings.x)
     if homogeneous:
-        x = np.hstack([x, np.ones((len(x), 1), x.dtype)])
+        x = applied(lambda some: np.hstack([some, np.ones((len(some), 1), some.dtype)]), x)
     return replace(readings, x=x)
 
 
@@ -125,6 +126,7 @@ OUTLIERS = 0.01  # share of values, at most
 FEW = 16  # different values, of a label
 LABELS_SHOW = 10_000  # values inspected to decide whether a column is a label
 MOST = 1_000_000  # values that are looked at
+MOST_SPREAD = 16 * MOST  # of all features, of samples that stay on disk
 Ends = tuple[float, ...]
 Ranged = tuple[float | Ends, float | Ends, bool]  # low, high, and whether one of them is of training rows
 OF_RELEASES = (
@@ -172,9 +174,10 @@ def _of_vectors(readings: Readings, training: np.ndarray, data: Data, public: st
             raise BadInput(public)
         return _each(readings.low, "low", features), _each(readings.high, "high", features), False
     # From the training slices alone: nothing is fitted on the test slice.
-    lows, highs = x[training].min(axis=0).astype(np.float64), x[training].max(axis=0).astype(np.float64)
+    lows, highs = (end.astype(np.float64) for end in extremes(x[training], axis=0))
     if x.dtype.kind == "f" and data.bounds != FROM_TRAINING:
-        lows, highs = np.array([_within(column) for column in x[training].T]).T
+        some = spread(x[training], MOST_SPREAD)
+        lows, highs = np.array([_within(*one) for one in zip(some.T, lows, highs, strict=True)]).T
     lows, highs = _outward(lows, np.where(highs > lows, highs, lows + 1), x.dtype)  # a feature may never vary
     return tuple(lows.tolist()), tuple(highs.tolist()), True
 
@@ -207,9 +210,10 @@ def _of_images(readings: Readings, training: np.ndarray, data: Data, public: str
     if public is not None:
         raise BadInput(public)
     x = readings.x[training]
-    least, most = float(min(0, x.min())), float(x.max())
+    lowest, most = map(float, extremes(x))
+    least = min(0.0, lowest)
     if x.dtype.kind == "f" and data.bounds != FROM_TRAINING:
-        low_end, most = _within(x.reshape(-1))
+        low_end, most = _within(spread(x, MOST).reshape(-1), lowest, most)
         least = max(least, low_end)
     least, most = least if low is None else low, most if high is None else high
     if most > least:
@@ -218,13 +222,14 @@ def _of_images(readings: Readings, training: np.ndarray, data: Data, public: str
     return least, most, high is None or least != (low or 0)
 
 
-def _within(x: np.ndarray) -> tuple[float, float]:
-    """The ends of measurements x (n,), no further than ``SPREAD`` standard deviations from the mean.
+def _within(x: np.ndarray, low: float, high: float) -> tuple[float, float]:
+    """The ends of measurements x (n,) between ``low`` and ``high``, no further than ``SPREAD`` standard deviations from
+    the mean.
 
     Both are taken again without what lies beyond (sigma clipping): an outlier widens its own limit. A column of few
     different values is a label, and one whose rare values are many has long tails: there nothing is taken out.
     """
-    low, high = float(x.min()), float(x.max())
+    low, high = float(low), float(high)
     x = x[:: max(1, len(x) // MOST)].astype(np.float64)
     if len(np.unique(x[:LABELS_SHOW])) <= FEW:
         return low, high
@@ -375,9 +380,9 @@ def checked_samples(x: np.ndarray, path: Path) -> np.ndarray:
             f"{path}: `x` must be (N, features), (N, height, width) or (N, height, width, channels); got {x.shape}."
         )
     if x.ndim == 3:
-        x = x[..., None]
+        x = applied(lambda some: some[..., None], x)
     if channels_first(x.shape):
-        x = np.ascontiguousarray(np.moveaxis(x, 1, -1))
+        x = applied(lambda some: np.ascontiguousarray(np.moveaxis(some, 1, -1)), x)
     if x.ndim == 4 and min(x.shape[1:3]) < SMALLEST_SIDE:
         raise BadInput(
             f"{path}: images must have at least {SMALLEST_SIDE} x {SMALLEST_SIDE} pixels; got {x.shape[1]} x "
@@ -385,13 +390,15 @@ def checked_samples(x: np.ndarray, path: Path) -> np.ndarray:
             f"and channels, `[data.series]` of a recipe.{''.join(f' Note: {note}.' for note in taken_for(x.shape))}"
         )
     if x.dtype.kind == "f":
-        rows = np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(axis=1))
+        rows = np.concatenate(
+            [at + np.flatnonzero(~np.isfinite(some).reshape(len(some), -1).all(axis=1)) for at, some in pieces(x)]
+        )
         if len(rows):
             raise BadInput(
                 f"{path}: `x` must be finite; {len(rows)} of {len(x)} rows have NaN or infinite values, "
                 f"the first is row {rows[0]}. Fill or drop them."
             )
-        if np.abs(x).max() > LARGEST:
+        if max(map(abs, extremes(x))) > LARGEST:
             raise BadInput(f"{path}: `x` must lie within ±{LARGEST:g}; it has larger values. Scale it.")
     return x
 

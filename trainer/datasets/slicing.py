@@ -15,6 +15,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.datasets.base import PARTS, Dataset, Part, SliceName, Slices, Units
+from edgeveil.trainer.datasets.samples import Stored
 
 SLICES = 3  # at least; four where the data allow
 THREE: tuple[SliceName, ...] = ("classifiers", "perturber", "test")
@@ -147,13 +148,58 @@ def cut_by_unit(units: Units, *, rng: np.random.Generator, rows: int | None = No
 
 
 def fit_and_validation(dataset: Dataset, name: SliceName) -> tuple[Part, Part]:
-    """The rows of a slice to fit, and those to stop and to choose by: the same cut each time."""
+    """The rows of a slice to fit, and those to stop and to choose by: the same cut each time.
+
+    Of samples that stay on disk the second are at most ``few``, in memory.
+    """
     part = dataset.part(name)
     if dataset.units is not None:
         held = dataset.units.second[part.index] < VALIDATION_SHARE
         return part.take(np.flatnonzero(~held)), part.take(np.flatnonzero(held))
     fit, validation = hold_out(part, share=VALIDATION_SHARE, seed=dataset.seed)
-    return part.take(fit), part.take(validation)
+    return part.take(fit), few(dataset, part.take(validation))
+
+
+SAMPLE = 20_000  # rows of a slice, where samples stay on disk, by which is judged and audited
+SAMPLE_BYTES = 64 * 2**20  # and as float32
+
+
+def few(dataset: Dataset, part: Part, most: int | None = None, most_bytes: int | None = None) -> Part:
+    """A part whose samples are in memory: all of it where the data are, else about ``most`` of its rows (``SAMPLE``).
+
+    These are stratified by (y, z), or whole clusters, and the same each time.
+    """
+    if not isinstance(dataset.x, Stored):
+        return part
+    rows = min(
+        most or SAMPLE, max(FEWEST_TO_ATTACK, (most_bytes or SAMPLE_BYTES) // (dataset.x.nbytes // len(dataset.x)))
+    )
+    if rows < len(part):
+        stratum = part.y * (int(dataset.z.max()) + 1) + part.z
+        rng = np.random.default_rng([dataset.seed, len(part), 1])
+        part = part.take(thin(stratum, rows=rows, cluster=part.cluster, rng=rng))
+    return part.in_memory()
+
+
+def sample(dataset: Dataset, most: int | None = None, most_bytes: int | None = None) -> Dataset:
+    """A data set in memory: the same one, or of each slice of stored samples ``few`` rows, numbered anew."""
+    if not isinstance(dataset.x, Stored):
+        return dataset
+    parts = {part: few(dataset, dataset.part(part), most, most_bytes).index for part in PARTS}
+    return dataset.limited(Slices(**parts)).in_memory()
+
+
+def sampled(dataset: Dataset, of: Dataset) -> str:
+    """How many rows of each slice a ``sample`` has of those of ``of``, in words; empty where it is the same."""
+    if dataset is of:
+        return ""
+    counts = (
+        f"{len(few):,} of {len(rows):,} ({part})"
+        for part in PARTS
+        for few, rows in [(getattr(dataset.slices, part), getattr(of.slices, part))]
+        if len(rows)
+    )
+    return ", ".join(counts)
 
 
 def hold_out(part: Part, *, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -282,7 +282,7 @@ def _export(
     if pool is not None and emit != "code":
         raise BadInput("A pool is what the receiver of a code draws from: give it with --emit code:N.")
     if emit == "code":
-        fitted = of_kind(fitted.kind).as_code(fitted, source.dataset().part("perturber").x, pool)
+        fitted = of_kind(fitted.kind).as_code(fitted, source.sample().part("perturber").x, pool)
     if emit == "both":
         fitted = with_head(fitted, Head.of_run(source.folder))
     wanted = board_report.wanted(chosen, all_formats=all_formats, kind=fitted.kind)

@@ -24,7 +24,7 @@ def predict(model: Any, values: np.ndarray | Sequence[np.ndarray], *, batch: int
     Returns an array (n, ...), or a list of arrays if the model has several outputs. Called directly: Keras' own
     ``predict`` would trace a graph for every model.
     """
-    arrays = [values] if isinstance(values, np.ndarray) else list(values)
+    arrays: list[Any] = list(values) if isinstance(values, (list, tuple)) else [values]
     known = _asked.get(id(model)) if len(arrays) == 1 and len(arrays[0]) else None
     return _computed(model, arrays, batch) if known is None else _once(model, arrays[0], batch, known)
 
@@ -85,7 +85,7 @@ def _computed(model: Any, arrays: list[np.ndarray], batch: int) -> Any:
     pieces: list[list[np.ndarray]] = []
     several = False
     for start in range(0, len(arrays[0]), batch):
-        chunk = [array[start : start + batch] for array in arrays]
+        chunk = [np.asarray(array[start : start + batch]) for array in arrays]  # of samples on disk too
         output = model(chunk if len(chunk) > 1 else chunk[0], training=False)
         several = isinstance(output, (list, tuple))
         pieces.append([np.asarray(one) for one in (output if several else [output])])

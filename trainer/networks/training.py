@@ -14,13 +14,15 @@ from scipy.optimize import linear_sum_assignment
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.edge_runtime.util.atomic import atomic_path
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
-from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.datasets.samples import applied
+from edgeveil.trainer.datasets.slicing import few, fit_and_validation
 from edgeveil.trainer.graphs import keras_file
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.interrupts import whole_steps
-from edgeveil.trainer.linear import LinearSection, linear_problem
+from edgeveil.trainer.linear import LinearSection, as_float64, condensed, linear_problem, mean_of
 from edgeveil.trainer.networks import own
 from edgeveil.trainer.networks.base import network
+from edgeveil.trainer.networks.feeding import Feed, compiled, descend
 from edgeveil.trainer.progress import progress, say
 from edgeveil.trainer.recipe.networks import Given, file_of
 from edgeveil.trainer.recipe.training_sections import Budget, Classifiers
@@ -44,8 +46,11 @@ def beats_guessing(accuracy: float, guessing: float) -> bool:
 
 
 def unseen_accuracy(dataset: Dataset, model: Any, *, most: int | None = None) -> tuple[float, float]:
-    """The accuracy of a classifier of y, and that of guessing, on the (first ``most``) rows of the second slice."""
-    part = dataset.part("perturber")
+    """The accuracy of a classifier of y, and that of guessing, on the (first ``most``) rows of the second slice.
+
+    Of samples that stay on disk, on ``few`` of them.
+    """
+    part = few(dataset, dataset.part("perturber"))
     part = part.take(np.arange(min(len(part), most or len(part))))
     right = predict(model, dataset.unit(part.x)).argmax(axis=1) == part.y
     return float(right.mean()), commonest(part.y)
@@ -259,26 +264,26 @@ def train_one(
     import tensorflow as tf
 
     (u, labels), batch = fit, min(batch, len(fit[1]))
+    feed = Feed(u, labels.astype(np.int32))
     steps = len(labels) // batch
     optimizer = keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(settings.learning_rate, steps * epochs))
     optimizer.build(model.trainable_variables)
-    inputs, targets = tf.constant(u), tf.constant(labels, tf.int32)
     shift = settings.shift if u.ndim == 4 else 0
 
-    @tf.function(reduce_retracing=True)
-    def step(rows: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
-        x = tf.gather(inputs, rows)
+    @compiled
+    def step(offset: tf.Tensor, *given: tf.Tensor) -> tf.Tensor:
+        x, of = feed(*given)
         if shift:
             x = _moved(x, offset, shift)
         with tf.GradientTape() as tape:
             logits = model(x, training=True)
-            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(tf.gather(targets, rows), logits))
-        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(of, logits))
+        descend(loss, tape, model, optimizer)
         return loss
 
     @tf.function(reduce_retracing=True)
-    def settle(rows: tf.Tensor) -> None:
-        model(tf.gather(inputs, rows), training=True)
+    def settle(x: tf.Tensor) -> None:
+        model(x, training=True)
 
     last = log.checkpoint(stage, model=model, optimizer=optimizer)
     best = log.checkpoint(f"{stage}-best", model=model)
@@ -289,10 +294,12 @@ def train_one(
             epoch = facts["epoch"] + 1
             rng = np.random.default_rng([seed, epoch])
             order = rng.permutation(len(labels))[: steps * batch].reshape(steps, batch)
-            losses = [float(step(tf.constant(rows), tf.constant(rng.integers(-shift, shift + 1, 2)))) for rows in order]
+            losses = [
+                float(step(tf.constant(rng.integers(-shift, shift + 1, 2)), *given)) for given in feed.batches(order)
+            ]
             if epoch * steps < SETTLING:
                 with averages_anew(model):
-                    settle(tf.constant(order.reshape(-1)[:SETTLE]))
+                    settle(tf.constant(feed.some(order.reshape(-1)[:SETTLE])))
             loss, accuracy = evaluate(model, *choose)
             if not np.isfinite([loss, *losses]).all():
                 raise LimitNotMet(
@@ -370,15 +377,16 @@ def train_linear(run: Run) -> None:
     dataset = run.dataset().for_training()
     section = cast(LinearSection, run.recipe.perturber)  # only recipes of these kinds have linear classifiers
     part = dataset.part("classifiers")
-    x = part.x.astype(np.float64)
+    x = as_float64(part.x)
     _, choose = fit_and_validation(dataset, "classifiers")
     of_name = zip(NAMES, (dataset.y_names, dataset.z_names), (part.y, part.z), (choose.y, choose.z), strict=True)
     for name, classes, labels, held in of_name:
         if classifier_path(run, name).is_file():
             continue
         operator = linear_problem(section, dataset).a_d if name == "target" else None
-        seen = x if operator is None else x @ operator
-        centre, share = seen.mean(axis=0), np.eye(len(classes))[labels]
-        weights = np.linalg.lstsq(seen - centre, share - share.mean(axis=0), rcond=None)[0]
+        seen = x if operator is None else applied(lambda some, by=operator: some @ by, x)  # type: ignore[misc]
+        centre, share = mean_of(seen), np.eye(len(classes))[labels]
+        around = applied(lambda some, middle=centre: some - middle, seen)  # type: ignore[misc]
+        weights = np.linalg.lstsq(*condensed(around, share - share.mean(axis=0)), rcond=None)[0]
         model = linear(weights, share.mean(axis=0) - centre @ weights, operator)
         save_classifier(run, name, model, evaluate(model, dataset.unit(choose.x), held)[1])

@@ -20,6 +20,7 @@ from edgeveil.trainer.attacks.families.mlp import BatchNormMLP
 from edgeveil.trainer.attacks.problem import BUDGETS, Released, pose
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.datasets.base import Dataset, Part
+from edgeveil.trainer.datasets.slicing import few
 from edgeveil.trainer.runs.checkpoint_score import CheckpointScore
 
 SMALL = replace(BUDGETS["quick"], name="checkpoint", rows=4000, epochs=12, patience=3, trees=60)
@@ -53,7 +54,7 @@ def read_too(
     """
     if score.kept_accuracy >= floor:
         return score
-    some = seen.take(np.arange(min(SMALL.rows, len(seen))))
+    some = few(dataset, seen.take(np.arange(min(SMALL.rows, len(seen)))))
     parts = ((made(some.x), some.y), (held_made, held.y))
     left, test = (Released(x, np.zeros_like(y), y) for x, y in parts)
     asked = replace(dataset, theta=np.full((1, len(dataset.y_names)), 1 / len(dataset.y_names)))

@@ -19,6 +19,7 @@ from pydantic import Field
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.stages.channel import channel_of
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
+from edgeveil.trainer.datasets.samples import Stored, pieces
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.networks.base import network
 from edgeveil.trainer.perturbers.base import Goal
@@ -48,6 +49,8 @@ class LabelOnly(Perturber):
     kinds = ("label-only",)
     titles = ("Label-only",)
     certified = True
+    streams = True
+    distributes = True
     private_slices = ("perturber",)
 
     kind: Literal["label-only"] = Field(description="The predicted label is sent and nothing else.")
@@ -174,9 +177,19 @@ def _learn_privately(dataset: Dataset, model: Any, asked: Private, log: Log) -> 
 def from_classifier(dataset: Dataset, model: Any, *, epsilon: float | None = None) -> FittedPerturber:
     """Label-only with a given classifier (a Keras model from the unit cube to logits (n, classes of y))."""
     part = dataset.part("perturber")
-    u = dataset.unit(part.x)
-    means = np.stack([u[part.y == label].mean(axis=0) for label in range(len(dataset.y_names))]).astype(np.float32)
+    means = class_means(dataset.unit(part.x), part.y, len(dataset.y_names))
     return with_means(dataset, model, means, epsilon=epsilon)
+
+
+def class_means(u: np.ndarray, y: np.ndarray, classes: int) -> np.ndarray:
+    """The mean of samples u (n, *shape) of each class y (n,), float32 (classes, *shape)."""
+    if not isinstance(u, Stored):
+        return np.stack([u[y == label].mean(axis=0) for label in range(classes)]).astype(np.float32)
+    sums = np.zeros((classes, *u.shape[1:]))
+    for at, some in pieces(u):
+        for label in range(classes):
+            sums[label] += some[y[at : at + len(some)] == label].sum(axis=0, dtype=np.float64)
+    return (sums / np.bincount(y, minlength=classes).reshape(-1, *[1] * (u.ndim - 1))).astype(np.float32)
 
 
 def with_means(dataset: Dataset, model: Any, means: np.ndarray, *, epsilon: float | None = None) -> FittedPerturber:
@@ -208,7 +221,7 @@ def as_donor(
             raise BadInput(f'No sample of y "{name}" may be shown: ask for consent, or set `picture = "mean"`.')
         rows.append(np.resize(mine, donors))
     tables = {
-        "pictures": dataset.unit(part.x[np.concatenate(rows)]),
+        "pictures": np.asarray(dataset.unit(part.x[np.concatenate(rows)])),
         "donors": donors_within(len(dataset.y_names), donors),
     }
     draw = draw_stage(SENT, "donors", "donor")

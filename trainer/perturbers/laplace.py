@@ -41,6 +41,7 @@ class Laplace(Perturber):
     """Discrete Laplace noise on every value: differentially private, and the same for y as for z."""
 
     kinds = ("laplace",)
+    streams = True
     titles = ("Laplace noise",)
     baseline = True
     promised = True

@@ -28,6 +28,7 @@ class Linear(Perturber):
     """What a cleaner and the mechanism it is compared with share: an operator and the error it may make."""
 
     unbounded = True
+    streams = True
     batched = True
     drafted: ClassVar[str]  # the keys that `recipe new` writes
 

@@ -23,7 +23,7 @@ from edgeveil.edge_runtime.stages.preprocess import to_raw
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook import Codebook, stream_codes
-from edgeveil.trainer.perturbers.label_only import class_of
+from edgeveil.trainer.perturbers.label_only import class_means, class_of
 from edgeveil.trainer.recipe.perturber import Perturber
 from edgeveil.trainer.recipe.training_sections import MOST_EPSILON, Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber, preprocess_stage
@@ -91,6 +91,7 @@ class Local(Perturber):
     titles = ("A locally private report",)
     promised = True
     reports = True
+    streams = True
 
     kind: Literal["local"] = Field(description="A locally private report, from which a collector estimates.")
     of: Literal["reading", "label", "code"] = Field(
@@ -216,8 +217,7 @@ def within(spec: InputSpec, radius: float) -> InputSpec:
 def _label(section: Local, dataset: Dataset, model: Any) -> FittedPerturber:
     """The predicted class's report; its pictures are the class means of the second slice."""
     part, classes = dataset.part("perturber"), len(dataset.y_names)
-    u = dataset.unit(part.x)
-    means = np.stack([u[part.y == label].mean(axis=0) for label in range(classes)])[:, None]
+    means = class_means(dataset.unit(part.x), part.y, classes)[:, None]
     made = _of_category(section, "predicted", classes)
     fitted = reported(
         dataset.input, class_of(dataset.input, model, "predicted"), made, **_pictures(dataset, made, means)

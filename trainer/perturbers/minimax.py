@@ -17,17 +17,11 @@ from pydantic import Field
 
 from edgeveil.edge_runtime.stages.preprocess import to_raw
 from edgeveil.trainer.datasets.base import Dataset
-from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.datasets.slicing import few, fit_and_validation
+from edgeveil.trainer.networks.feeding import Feed, descend
 from edgeveil.trainer.perturbers import prgan
 from edgeveil.trainer.perturbers.base import Goal, as_perturber
-from edgeveil.trainer.perturbers.prgan import (
-    Generated,
-    descend,
-    hinge_loss,
-    mean_losses,
-    med_cross_entropy,
-    train_discriminator,
-)
+from edgeveil.trainer.perturbers.prgan import Generated, hinge_loss, mean_losses, med_cross_entropy, train_discriminator
 from edgeveil.trainer.recipe.training_sections import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber
 
@@ -107,9 +101,8 @@ class Minimax(Generated):
         to_fit, to_choose = fit_and_validation(dataset, "perturber")
         priced = dataset.as_priced()  # of what the adversaries learn; checkpoints are judged on z itself
         networks = build(priced, self, goal.target, goal.sensitive, seed=seed)
-        z = tf.constant(priced.z[to_fit.index], tf.int32)
-        u, y = dataset.unit(to_fit.x), tf.constant(to_fit.y, tf.int32)
-        u_all, chosen_u = tf.constant(u), dataset.unit(to_choose.x)
+        labels = (one.astype(np.int32) for one in (to_fit.y, priced.z[to_fit.index]))
+        feed, chosen_u = Feed(dataset.unit(to_fit.x), *labels), dataset.unit(to_choose.x)
         step = training_step(networks, priced.theta, self)
         batch = min(budget.batch, len(to_fit))
         steps = len(to_fit) // batch
@@ -121,14 +114,13 @@ class Minimax(Generated):
                 networks.adversaries[turn % len(networks.adversaries)].renew((seed + number) % 2**32)
             draw = np.random.default_rng([seed, number])
             order = np.concatenate([draw.permutation(len(to_fit)) for _ in range(self.adversary_steps + 1)])
+            # Of each step one batch for the generator, the others for the adversaries.
+            shares = order.reshape(self.adversary_steps + 1, -1)[:, : steps * batch].reshape(-1, steps, batch)
+            batches = np.concatenate(list(shares), axis=1)
             losses = []
-            for start in range(steps):
-                # One batch for the generator, the others for the adversaries.
-                own = order[start * batch : (start + 1) * batch]
-                learned = order[len(to_fit) :].reshape(self.adversary_steps, -1)[:, start * batch : (start + 1) * batch]
-                rows = np.concatenate([own, learned.reshape(-1)])
-                noise = draw.random((len(rows), self.noise), np.float32)
-                losses.append(step(tf.gather(u_all, rows), tf.gather(y, rows), tf.gather(z, rows), tf.constant(noise)))
+            for given in feed.batches(batches):
+                noise = draw.random((batches.shape[1], self.noise), np.float32)
+                losses.append(step(*feed(*given), tf.constant(noise)))
             return mean_losses(losses)
 
         def judged(number: int) -> Judged:
@@ -152,7 +144,7 @@ class Minimax(Generated):
             measured = found.as_dict()
             if number % self.judge_every and number != budget.epochs:
                 return Judged(measured, None, shown)
-            seen = to_fit.take(draw.permutation(len(to_fit))[: adversarial_score.SMALL.rows])
+            seen = few(dataset, to_fit.take(draw.permutation(len(to_fit))[: adversarial_score.SMALL.rows]))
             accuracy = adversarial_score.adversarial_accuracy(dataset, seen, made_of(seen.x), to_choose, raw(sent))
             found = adversarial_score.read_too(found, rule["floor"], dataset, seen, made_of, to_choose, raw(sent))
             measured, shown["acc_y"] = {**found.as_dict(), "fresh_accuracy": accuracy}, found.kept_accuracy

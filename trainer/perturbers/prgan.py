@@ -19,6 +19,7 @@ from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.networks.base import network
+from edgeveil.trainer.networks.feeding import Feed, compiled, descend
 from edgeveil.trainer.perturbers.base import Goal, as_perturber
 from edgeveil.trainer.recipe import networks as recipe_networks
 from edgeveil.trainer.recipe.perturber import Perturber
@@ -93,6 +94,7 @@ class Generated(Perturber):
 
     baseline = True
     hides_more = True
+    streams = True
     trained = True
     not_private = "a generator sees the readings again in every step"
     why: ClassVar[Mapping[str, str]] = {}  # of a kind, after its name in what `recipe new` writes
@@ -183,6 +185,7 @@ class PrGan(Generated):
 
     kinds = ("prgan", "ngp", "ap")
     titles = ("PR-GAN", "NGP", "AP")
+    distributes = True
     why: ClassVar[Mapping[str, str]] = {
         "ngp": "          # PR-GAN without its discriminator (section 6.2 of the paper)",
         "ap": "           # PR-GAN without its target classifier (section 6.2 of the paper)",
@@ -200,8 +203,6 @@ class PrGan(Generated):
         Where more than z is sensitive, the generator is trained against a D_z of the joint label; checkpoints are
         judged by D_z itself. Raises ``LimitNotMet`` where training diverges.
         """
-        import tensorflow as tf
-
         from edgeveil.trainer.networks.training import train_joint
         from edgeveil.trainer.perturbers import adversarial_score
         from edgeveil.trainer.runs.checkpoint_score import Judged, in_bfloat16, run_epochs, score_checkpoint
@@ -212,7 +213,7 @@ class PrGan(Generated):
             sensitive = train_joint(priced, goal.classifiers, budget, seed=seed, log=log)
         networks = build(dataset.input, self, goal.target, sensitive, seed=seed)
         to_fit, to_choose = fit_and_validation(dataset, "perturber")
-        u, y, chosen_u = tf.constant(dataset.unit(to_fit.x)), tf.constant(to_fit.y, tf.int32), dataset.unit(to_choose.x)
+        feed, chosen_u = Feed(dataset.unit(to_fit.x), to_fit.y.astype(np.int32)), dataset.unit(to_choose.x)
         against = replace(networks, target=in_bfloat16(goal.target), sensitive=in_bfloat16(sensitive))
         log.record(bfloat16=against.target is not goal.target)
         step = training_step(against, priced.theta, self)
@@ -222,8 +223,7 @@ class PrGan(Generated):
 
         def epoch(number: int) -> dict[str, float]:
             order = np.random.default_rng([seed, number]).permutation(len(to_fit))[: steps * batch]
-            batches = (tf.constant(rows) for rows in order.reshape(steps, batch))
-            return mean_losses([step(tf.gather(u, rows), tf.gather(y, rows)) for rows in batches])
+            return mean_losses([step(*feed(*given)) for given in feed.batches(order.reshape(steps, batch))])
 
         raw = to_raw(dataset.input.dtype, dataset.input.low, dataset.input.high)
 
@@ -308,7 +308,7 @@ def training_step(networks: Networks, theta: np.ndarray, section: PrGan) -> Any:
     med = tf.constant(theta, tf.float32)
     generator, discriminator = networks.generator, networks.discriminator
 
-    @tf.function(reduce_retracing=True)
+    @compiled
     def step(u: Any, y: Any) -> dict[str, Any]:
         losses = {}
         with tf.GradientTape() as tape:
@@ -345,11 +345,6 @@ def train_discriminator(discriminator: Any, optimizer: Any, u: Any, made: Any) -
         loss = tf.reduce_mean(tf.nn.softplus(-real)) + tf.reduce_mean(tf.nn.softplus(false))
     descend(loss, tape, discriminator, optimizer)
     return loss
-
-
-def descend(loss: Any, tape: Any, model: Any, optimizer: Any) -> None:
-    """One step of ``optimizer`` down the gradient of ``loss``."""
-    optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
 
 
 def med_cross_entropy(logits: Any, p: Any) -> Any:

@@ -31,6 +31,8 @@ class Perturber(Section):
     baseline: ClassVar[bool] = False  # there to compare with
     certified: ClassVar[bool] = False  # sends one of finitely many codes, so that these can be counted
     hides_more: ClassVar[bool] = False  # than z: further labels and families of them
+    streams: ClassVar[bool] = False  # learns from samples on disk; others need them in memory
+    distributes: ClassVar[bool] = False  # trains on several devices
     unbounded: ClassVar[bool] = False  # linear: takes vectors as they are, without a range
     trained: ClassVar[bool] = False  # in the epochs of the budget
     promised: ClassVar[bool] = False  # one release always has an epsilon

@@ -334,7 +334,7 @@ def write_report(
 
 def shown(run: Any, folder: Any, audit: Mapping[str, Any], *, raw: bool) -> dict[str, Any]:
     """A dozen test samples as the audited artefact sends them; with ``raw`` also the samples themselves."""
-    dataset = run.dataset()
+    dataset = run.sample()
     if dataset.input.kind != "image" or not _frames(folder):
         return {"pictures": None, "pictures_raw": raw, "pictures_note": ""}
     test = dataset.part("test")

@@ -37,6 +37,7 @@ from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets import slicing
 from edgeveil.trainer.datasets.base import PARTS, Dataset, Part, Slices
 from edgeveil.trainer.datasets.readings import UNREADABLE
+from edgeveil.trainer.datasets.samples import pieces
 from edgeveil.trainer.graphs import keras_file
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.results import set_aside
@@ -108,6 +109,7 @@ class Run:
     def __init__(self, folder: Path, recipe: Recipe, facts: dict[str, Any]) -> None:
         self.folder, self.recipe, self.facts = folder, recipe, facts
         self._dataset: Dataset | None = None
+        self._sample: Dataset | None = None
         self._writer: Any = None
         self._stages: set[str] = set()  # stages with lines from this process
 
@@ -299,6 +301,12 @@ class Run:
             self._dataset = dataset
         return self._dataset
 
+    def sample(self) -> Dataset:
+        """The data in memory: of each slice of samples that stay on disk, some rows (``slicing.sample``)."""
+        if self._sample is None:
+            self._sample = slicing.sample(self.dataset())
+        return self._sample
+
     def validation(self) -> Part:
         """The rows of the second slice by which checkpoints were chosen; never fitted."""
         return slicing.fit_and_validation(self.dataset(), "perturber")[1]
@@ -355,7 +363,8 @@ def _digest(dataset: Dataset) -> str:
     h = hashlib.sha256()
     for array in (dataset.x, dataset.y, dataset.z):
         h.update(f"{array.dtype}{array.shape}".encode())
-        h.update(np.ascontiguousarray(array).data)
+        for _, some in pieces(array):
+            h.update(np.ascontiguousarray(some).data)
     return h.hexdigest()
 
 

@@ -19,6 +19,7 @@ from edgeveil.trainer.datasets.columns import Column, Table, listed, read_table
 from edgeveil.trainer.datasets.encoding import described
 from edgeveil.trainer.datasets.loaders import films, formats, image_folder, npz
 from edgeveil.trainer.datasets.readings import checked_samples, class_numbers, taken_for
+from edgeveil.trainer.datasets.samples import extremes
 from edgeveil.trainer.datasets.slicing import FEWEST_GROUPS, FEWEST_ROWS, SLICES
 from edgeveil.trainer.recipe.data_section import PICTURES, Columns
 from edgeveil.trainer.scaffold import new
@@ -128,7 +129,7 @@ def _subjects(given: Given, labels: Sequence[Label]) -> list[str]:
 
 
 def _npz(given: Given) -> Found:
-    arrays = npz.read_arrays(given.path)
+    arrays = npz.read_arrays(given.path, stored=True)
     raw = arrays["x"]
     x, notes = checked_samples(raw, given.path), taken_for(raw.shape)
     if turned_round(given):
@@ -300,7 +301,8 @@ def _wrong(given: Given) -> list[str]:
 
 
 def _samples(x: np.ndarray) -> tuple[Sequence[int], str, float, float]:
-    return x.shape[1:], str(x.dtype), float(x.min()), float(x.max())
+    low, high = extremes(x)
+    return x.shape[1:], str(x.dtype), float(low), float(high)
 
 
 def _columns(table: Table) -> list[Label]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +16,7 @@ from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.crops import Capture as Runner
 from edgeveil.trainer.datasets.base import taken
 from edgeveil.trainer.datasets.readings import Readings
+from edgeveil.trainer.datasets.samples import Stored, converted, fingerprint, is_large
 from edgeveil.trainer.recipe.training_sections import Capture
 
 
@@ -35,32 +39,45 @@ def capture_frames(capture: Capture, frames: Iterable[np.ndarray]) -> Iterator[t
             yield number, found[0][1]._data
 
 
-def captured(readings: Readings, capture: Capture) -> Readings:
+def captured(readings: Readings, capture: Capture, source: Path | None = None, *facts: Any) -> Readings:
     """Readings of sensor frames as readings of the samples cut out of them. Raises ``BadInput``.
 
     The frames of a session are one recording, in the order of their rows. Samples that were captured before, as
-    ``edgeveil-edge record`` does, stay as they are.
+    ``edgeveil-edge record`` does, stay as they are. Large ones of ``source`` are made once; ``facts`` are those that
+    its fingerprint must have.
     """
     about, x = capture.input(), readings.x
     ends = {end: getattr(readings, end) if about[end] is None else about[end] for end in ("low", "high")}
-    if isinstance(x, np.ndarray):
+    if isinstance(x, (np.ndarray, Stored)):
         is_frame = (
             x.dtype == capture.frame.dtype and list(x.shape[1 : len(capture.frame.shape) + 1]) == capture.frame.shape
         )
         if not is_frame and (list(x.shape[1:]), str(x.dtype)) == (about["shape"], about["dtype"]):
             return replace(readings, kind=about["kind"], **ends)
     session = np.zeros(len(readings.x), int) if readings.session is None else readings.session
-    found: list[tuple[int, np.ndarray]] = []
-    for one in np.unique(session):
-        here = np.flatnonzero(session == one)
-        found += [(here[number], sample) for number, sample in capture_frames(capture, readings.x[here])]
-    if not found:
+
+    def samples() -> Iterator[tuple[int, np.ndarray]]:
+        for one in np.unique(session):
+            here = np.flatnonzero(session == one)
+            for number, sample in capture_frames(capture, x[here]):
+                yield int(here[number]), sample
+
+    shape = (len(x), *about["shape"])
+    if source is not None and is_large(shape, about["dtype"]):
+        whose = hashlib.sha256(np.ascontiguousarray(session).data).hexdigest()
+        seen = fingerprint(source, capture.manifest(), whose, *facts)
+        made: Any
+        made, keep = converted(source, seen, shape, about["dtype"], samples)
+    else:
+        found = list(samples())
+        made, keep = [sample for _, sample in found], np.array([row for row, _ in found], np.int64)
+    if not len(keep):
         raise BadInput("`[capture]` finds no person in any frame: check `least_height_mm`, `focal_px` and `unit_mm`.")
-    found.sort(key=lambda row: row[0])
-    keep = np.array([row for row, _ in found])
+    order = np.argsort(keep, kind="stable")
+    keep = keep[order]
     return replace(
         readings,
-        x=np.stack([sample for _, sample in found]),
+        x=made[order] if isinstance(made, Stored) else np.stack([made[place] for place in order]),
         y=readings.y[keep],
         z=readings.z[keep],
         kind=about["kind"],

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.datasets.columns import Table, labels, listed, nfc, read_table
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import Readings, checked_samples, labelled
+from edgeveil.trainer.datasets.samples import converted, fingerprint, is_large
 from edgeveil.trainer.progress import progress, say
 from edgeveil.trainer.recipe.data_section import Columns
 from edgeveil.trainer.recipe.messages import nearest
@@ -50,6 +51,14 @@ class Pictures:
         for row in rows:
             yield read_picture(self.folder / self.names[row])
             self.count()
+
+    def facts(self) -> list[tuple[str, int, int]]:
+        """What a fingerprint has of them: names, sizes and times. Raises ``BadInput``."""
+        try:
+            found = [(self.folder / name).stat() for name in self.names]
+        except OSError as error:
+            raise BadInput(f"{error.filename} cannot be read: {reason(error)}. Make it readable.") from None
+        return [(name, one.st_size, one.st_mtime_ns) for name, one in zip(self.names, found, strict=True)]
 
     def classes(self) -> np.ndarray:
         """The folder (N,) that each picture lies in, text. Raises ``BadInput`` for one that lies in none."""
@@ -132,7 +141,8 @@ def load(folder: Path, file: Path, columns: Columns, capture: Capture | None) ->
     with progress("reading pictures", total=len(pictures)) as count:
         pictures = replace(pictures, count=count)
         if capture is not None:
-            return captured(labelled(pictures, "image", of_roles, folder, test=pictures.held()), capture)
+            frames = labelled(pictures, "image", of_roles, folder, test=pictures.held())
+            return captured(frames, capture, folder, pictures.facts())
         x = checked_samples(_stacked(pictures), folder)
     low, high = (0.0, 255.0) if x.dtype == np.uint8 else (None, None)
     return labelled(x, "image", of_roles, folder, low=low, high=high, test=pictures.held())
@@ -167,11 +177,22 @@ def matched(pictures: Pictures, table: Table) -> Table:
 
 def _stacked(pictures: Pictures) -> np.ndarray:
     """x (N, height, width, channels). Raises ``BadInput`` for pictures of several shapes or types."""
-    read = list(pictures[np.arange(len(pictures))])
-    kinds = Counter((one.shape, str(one.dtype)) for one in read)
-    if len(kinds) > 1:
-        raise BadInput(f"{pictures.folder}: {several(kinds)}. {alike(kinds)}")
-    return np.stack(read)
+    kinds: Counter[tuple[tuple[int, ...], str]] = Counter()
+
+    def read() -> Iterator[tuple[int, np.ndarray]]:
+        for number, one in enumerate(pictures[np.arange(len(pictures))]):
+            kinds[one.shape, str(one.dtype)] += 1
+            if len(kinds) == 1:
+                yield number, one
+        if len(kinds) > 1:
+            raise BadInput(f"{pictures.folder}: {several(kinds)}. {alike(kinds)}")
+
+    first = read_picture(pictures.folder / pictures.names[0])
+    shape: Any = (len(pictures), *first.shape)
+    if is_large(shape, first.dtype):
+        seen = fingerprint(pictures.folder, pictures.facts())
+        return cast(np.ndarray, converted(pictures.folder, seen, shape, first.dtype, read)[0])
+    return np.stack([one for _, one in read()])
 
 
 def alike(kinds: Counter[tuple[tuple[int, ...], str]]) -> str:

@@ -12,9 +12,11 @@ the data's origin, licence and checks: nothing is downloaded.
 from __future__ import annotations
 
 import re
+import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import IO, cast
 
 import numpy as np
 
@@ -30,6 +32,7 @@ from edgeveil.trainer.datasets.readings import (
     taken_for,
     why,
 )
+from edgeveil.trainer.datasets.samples import PIECE, Stored, converted, fingerprint, is_large
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.messages import nearest
 
@@ -45,7 +48,7 @@ def load(path: Path, *, wanted: int | None = None, series: Sampling | None = Non
 
     With ``series`` x (N, steps, channels) are windows of it, and no pictures.
     """
-    arrays = read_arrays(path)
+    arrays = read_arrays(path, stored=series is None)
     for note in taken_for(arrays["x"].shape) if series is None else ():
         say(f"note: {path}: {note}")
     x = checked_samples(arrays["x"], path) if series is None else checked_windows(arrays["x"], series, path)
@@ -97,8 +100,11 @@ def _consent(consent: np.ndarray, rows: int, path: Path) -> np.ndarray:
     return consent.astype(bool)
 
 
-def read_arrays(path: Path, *, needed: tuple[str, ...] = NEEDED) -> dict[str, np.ndarray]:
-    """The arrays of a file that are known by name. Raises ``BadInput`` for a file without those ``needed``."""
+def read_arrays(path: Path, *, needed: tuple[str, ...] = NEEDED, stored: bool = False) -> dict[str, np.ndarray]:
+    """The arrays of a file that are known by name. Raises ``BadInput`` for a file without those ``needed``.
+
+    ``stored``: x is ``samples.Stored`` where it is large.
+    """
     if not path.is_file():
         raise BadInput(f"Expected data in {path}; there is no such file. Correct `data.source`.")
     try:
@@ -108,7 +114,16 @@ def read_arrays(path: Path, *, needed: tuple[str, ...] = NEEDED) -> dict[str, np
         with file:
             _check_names(file.files, path, needed)
             names = (*NEEDED, *OPTIONAL, LABELS, CONSENT)
-            return {name: _array(file, name, path) for name in file.files if name in names or KNOWN.fullmatch(name)}
+            large = (
+                {"x": x}
+                if stored and "x" in file.files and (x := _stored(cast(zipfile.ZipFile, file.zip), path)) is not None
+                else {}
+            )
+            return {
+                name: large[name] if name in large else _array(file, name, path)
+                for name in file.files
+                if name in names or KNOWN.fullmatch(name)
+            }
     except UNREADABLE as error:
         raise BadInput(f"{path} cannot be read as an .npz file ({why(error)}). Write it with numpy.savez.") from None
 
@@ -123,6 +138,40 @@ def _array(file: np.lib.npyio.NpzFile, name: str, path: Path) -> np.ndarray:
             f"{path}: `{name}` is an array of Python objects, which is never loaded: it could run code. Make it an "
             "array of numbers or text, such as numpy.array(list_of_equal_lengths, dtype=numpy.float32)."
         ) from None
+
+
+def _stored(archive: zipfile.ZipFile, path: Path) -> np.ndarray | None:
+    """x where it is large, from its place in the file, or where it is compressed from a copy; else None."""
+    about = archive.getinfo("x.npy")
+    with archive.open(about) as member:
+        shape, by_column, dtype = _header(member)
+        begins = member.tell()
+    if not is_large(shape, dtype) or by_column or dtype.hasobject:
+        return None
+    if about.compress_type != zipfile.ZIP_STORED or about.flag_bits & 1:
+        facts = (about.CRC, about.file_size)
+        return cast(np.ndarray, converted(path, fingerprint(path, facts), shape, dtype, lambda: _blocks(path))[0])
+    with path.open("rb") as file:
+        file.seek(about.header_offset + 26)  # the lengths of the name and of what follows it
+        name, extra = struct.unpack("<HH", file.read(4))
+    return cast(np.ndarray, Stored(path, about.header_offset + 30 + name + extra + begins, shape, dtype))
+
+
+def _blocks(path: Path) -> Iterator[tuple[int, np.ndarray]]:
+    """x of a file a block at a time, each with its first row."""
+    with zipfile.ZipFile(path) as archive, archive.open("x.npy") as member:
+        (rows, *each), _, dtype = _header(member)
+        size = dtype.itemsize * int(np.prod(each, dtype=np.int64))
+        step = max(1, PIECE // size)
+        for first in range(0, rows, step):
+            data = member.read(size * min(step, rows - first))
+            yield first, np.frombuffer(data, dtype).reshape(-1, *each)
+
+
+def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+    version = np.lib.format.read_magic(member)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    return cast("tuple[tuple[int, ...], bool, np.dtype]", read(member))
 
 
 def _check_names(names: list[str], path: Path, needed: tuple[str, ...]) -> None:
@@ -146,9 +195,7 @@ def header(path: Path) -> tuple[tuple[int, ...], str]:
     """The shape and dtype of ``x`` in a file, without reading its values. Raises ``BadInput``."""
     try:
         with zipfile.ZipFile(path) as archive, archive.open("x.npy") as member:
-            version = np.lib.format.read_magic(member)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, _, dtype = read(member)
+            shape, _, dtype = _header(member)
             return shape, str(dtype)
     except UNREADABLE:
         x = read_arrays(path, needed=("x",))["x"]  # it says what is wrong

@@ -53,7 +53,7 @@ def measure_point(recipe: Recipe, *, floor: bool, out: Path, budget: str, attack
         run = lent if floor else _trained(recipe, out, lent, budget=budget)
     except EdgeVeilError as error:
         return {"failed": str(error)}
-    dataset, two = run.dataset(), lent.classifiers()
+    dataset, two = run.sample(), lent.classifiers()
     fitted = from_classifier(dataset.for_training(), two["target"]) if floor else run.perturber()
     named = tuple(getattr(recipe.perturber, "keep", ()))
     figures = measure(dataset, fitted, two, attacks=attacks, seed=recipe.seed, limits=recipe.limits, named=named)

@@ -73,6 +73,7 @@ class Codebook(Perturber):
     kinds = ("codebook",)
     titles = ("A codebook",)
     certified = True
+    streams = True
     hides_more = True
     trained = True
     tries_unseen = True

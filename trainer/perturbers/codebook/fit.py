@@ -14,7 +14,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset, Part
-from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.datasets.slicing import fit_and_validation, sample, sampled
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.networks.training import train_labels
 from edgeveil.trainer.perturbers.base import Goal
@@ -41,6 +41,7 @@ from edgeveil.trainer.runs.run import Log
 
 
 FEWEST_PEOPLE = 3
+LEARNED, LEARNED_BYTES = 60_000, 256 * 2**20  # rows of a slice, and bytes as float32, of samples that stay on disk
 
 
 def leave_one_out(dataset: Dataset, part: Part, without: Callable[[Part], Any], votes: int | None) -> dict[str, Any]:
@@ -82,6 +83,11 @@ def fit(
     from edgeveil.models import encoders
 
     check(section, dataset)
+    whole, dataset = dataset, sample(dataset, LEARNED, LEARNED_BYTES // section.copies)
+    if dataset is not whole:
+        said = sampled(dataset, whole)
+        say(f"A codebook is learned in memory, from some rows of each slice: {said}.")
+        log.record(learned_from=said)
     keras.utils.set_random_seed(int(rng.integers(2**32)))
     if goal.private is not None:
         learned = private_fit.learn(dataset.as_priced(), section, goal.private, rng=rng, log=log)

@@ -212,7 +212,7 @@ def receiver_pool(run: Run, size: int) -> np.ndarray:
         )
     if not 1 <= size <= MOST:
         raise BadInput(f"--emit code:N expected 1 to {MOST} samples of each code; got {size}.")
-    dataset = run.dataset()
+    dataset = run.sample()
     allowed = check_consent(dataset.consent, public=section.public_data)
     first, second = fit_and_validation(dataset, "classifiers")[0], fit_and_validation(dataset, "perturber")[0]
     rows = dataset.rows(np.concatenate([first.index, second.index]))
