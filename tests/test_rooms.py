@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        87_510,
+        89_670,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -41,14 +41,16 @@ BUDGETS = {
         "pictures of any size, alike in training and on the board, splits that folders have, and films; 790 "
         "record: raw samples of a site that their owner alone can open; 740 tables as they are: one plan of columns "
         "for training and the board; 1,580 networks of PyTorch, which become Keras models operation by operation; 260 "
-        "a recipe that recipe new has seen a run of.",
+        "a recipe that recipe new has seen a run of; 1,380 data in HDF5, TFRecord, WebDataset, Hugging Face datasets, "
+        "MCAP and rosbags; 660 data larger than memory, and several devices; 60 the memory that a board has.",
     ),
-    "spine lines": Budget(78_200, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(80_370, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
-        439,
+        448,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
-        "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of the fitting of networks.",
+        "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of the fitting of networks, 9 of formats and of "
+        "data larger than memory.",
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
@@ -59,10 +61,10 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        77_130,
+        78_350,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
-        "86 public bug reports, of a user's own networks and models, and that a case waits for the night.",
+        "86 public bug reports, of a user's own networks and models, of formats, and of data larger than memory.",
     ),
 }
 
