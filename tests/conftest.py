@@ -70,7 +70,7 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Nightly tests or the others, but what is named by itself stays; the longest folders first."""
+    """Nightly tests or the others, but what is named by itself stays; in an order that keeps two workers busy."""
     nightly = config.getoption("nightly")
     kept, left = [], []
     for item in items:
@@ -80,8 +80,12 @@ def pytest_collection_modifyitems(config, items):
         items[:] = kept
         config.sorted_by_night = tuple({item.nodeid for item in of} for of in (kept, left))
         config.stash[LEFT_OUT] = 0 if nightly else len(left)
-    # Two workers that end with short files end together.
-    items.sort(key=lambda item: not item.nodeid.startswith(("tests/scripts/", "tests/walk/", "tests/trainer/")))
+    # A file that computes between files that wait, so that two workers seldom do the same; the last are short ones.
+    first = ("tests/scripts/", "tests/walk/", "tests/trainer/")
+    computes = {item.path: item.nodeid.startswith(first) for item in items}
+    kinds = [(end, [path for path in computes if computes[path] is kind]) for end, kind in ((0.9, True), (1.0, False))]
+    place = {path: end * number / len(kind) for end, kind in kinds for number, path in enumerate(kind)}
+    items.sort(key=lambda item: place[item.path])
 
 
 @pytest.hookimpl(trylast=True)
