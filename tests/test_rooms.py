@@ -57,7 +57,10 @@ BUDGETS = {
     "modules under 40 lines": Budget(2, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
     "scripts lines": Budget(
-        7_420, 7_000, "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters."
+        7_920,
+        7_000,
+        "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters; PyTorch next to "
+        "Keras, and other boosting next to ours, in one run each.",
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(

@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import re
+import shlex
 import subprocess
 import sys
 import zipfile
@@ -15,6 +16,9 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.attacks.registry import adversaries
+from edgeveil.trainer.attacks.rows import Question
+from edgeveil.trainer.attacks.run_all import attack_all
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.graphs.pt2 import read_pt2
@@ -30,6 +34,7 @@ from tests.support import torch_modules
 from tests.support.checkout import ROOT
 from tests.support.once import nightly_but
 from tests.support.small_runs import small_recipe, write_npz
+from tests.trainer.attacks.test_plugins import problem
 
 PICTURES = InputSpec("image", (8, 8, 3), "uint8", 0.0, 255.0)
 HERE = own.importlib.util.find_spec("torch") is not None
@@ -357,12 +362,22 @@ def test_modules_train_export_and_need_pytorch_no_more(tmp_path, monkeypatch):
 
 
 @asked
-def test_the_modules_of_the_page_are_taken(tmp_path):
+def test_the_page_is_followed_from_the_shell(tmp_path):
+    """At most ten lines of a user's own, trained and exported by the commands of the page."""
     page = (ROOT / "docs/how-to/own-networks-train.md").read_text()
-    (tmp_path / "mine.py").write_text(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[1])
-    assert build(f"{tmp_path}/mine.py:classifier", PICTURES, 3).output_shape == (None, 3)
-    generator = Generator(architecture=f"{tmp_path}/mine.py:generator")
-    assert build_generator(PICTURES, generator).output_shape == (None, 8, 8, 3)
+    code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[1]
+    assert len([line for line in code.splitlines() if line.strip()]) <= 10
+    (tmp_path / "mine.py").write_text(code)
+    (line,) = re.findall(r"^    (edgeveil train .*)$", page, re.MULTILINE)
+    short = [f"budget.quick.{key}" for key in ("rows=600", "classifier_epochs=2", "epochs=2")]
+    train_it = [*shlex.split(line)[1:], "--budget", "quick", *(word for one in short for word in ("--set", one))]
+    export_it = ["export", "runs/own", "--for", "raspberry-pi5", "--out", "own-export"]
+    for words in (train_it, export_it):
+        command = [sys.executable, "-m", "edgeveil.trainer.cli.main", *words]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=1800)
+        assert done.returncode == 0, done.stderr[-2000:]
+    assert "nn.LazyLinear(64)" in (tmp_path / "runs/own/recipe.toml").read_text()
+    assert (tmp_path / "own-export/export.json").is_file()
 
 
 @asked
@@ -399,3 +414,24 @@ def test_a_trained_file_is_taken_and_a_generator_is_wrapped(tmp_path):
     run = Run.open(tmp_path / "squash")
     assert run.perturber().frames(run.validation().x[:4]).shape == tuple(expected)
     assert run.facts["classifiers"]["target"]["validation_accuracy"] > 0.8
+
+
+# An attack by PyTorch.
+
+ATTACK = ROOT / "tests/support/plugins/torch_attack"
+
+
+@asked
+def test_an_attack_of_pytorch_is_one_of_the_registry_and_finds_a_leak(monkeypatch):
+    monkeypatch.syspath_prepend(str(ATTACK))
+    family = adversaries()[-1]
+    found = attack_all(Question.alone(problem()), families=(family,), curve=False)
+    assert (found.rows[0].name, found.rows[0].kind) == ("PyTorch MLP", "adaptive")
+    assert found.rows[0].accuracy > 0.95
+
+
+def test_without_pytorch_the_attack_is_a_row_with_the_reason(monkeypatch):
+    monkeypatch.syspath_prepend(str(ATTACK))
+    (family,) = (one for one in adversaries() if one.name == "PyTorch MLP")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert family.why_not(problem()) == "PyTorch is not installed"
