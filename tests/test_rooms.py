@@ -31,7 +31,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        88_900,
+        88_960,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -40,10 +40,10 @@ BUDGETS = {
         "pictures of any size, alike in training and on the board, splits that folders have, and films; 790 "
         "record: raw samples of a site that their owner alone can open; 740 tables as they are: one plan of columns "
         "for training and the board; 1,580 networks of PyTorch, which become Keras models operation by operation; 260 "
-        "a recipe that recipe new has seen a run of; 1,390 six formats of files by one base: fields, pictures "
+        "a recipe that recipe new has seen a run of; 1,450 six formats of files by one base: fields, pictures "
         "and topics as rows, and what is refused in each.",
     ),
-    "spine lines": Budget(79_600, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(79_660, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         445,
         400,
@@ -59,7 +59,7 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        77_720,
+        77_760,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, and of six formats by their own writers.",
