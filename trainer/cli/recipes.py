@@ -142,7 +142,9 @@ def show(recipe: Annotated[str, typer.Argument(help="A recipe's name or a TOML f
 def open_(
     recording: Annotated[Path, typer.Argument(help="What edgeveil-edge record sealed.")],
     key: Annotated[Path, typer.Option(help="Private key whose public half it was sealed to.")],
-    out: Annotated[Path | None, typer.Option(help="The .npz to write [default: that name, with .npz].")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The .npz or .mcap to write [default: that name, with .npz].")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Open a board's sealed recording into a data set of raw samples and labels."""

@@ -1,6 +1,7 @@
-"""``edgeveil data open``: a recording that a board sealed, as an .npz of samples and what the operator said of them.
+"""``edgeveil data open``: a recording that a board sealed, as an .npz or MCAP file of samples and what the operator
+said of them.
 
-The file is read twice, once for the times and labels and once for the samples, which go to the .npz one by one: no more
+The file is read twice, once for the times and labels and once for the samples, which are written one by one: no more
 than one of them is in memory.
 """
 
@@ -10,7 +11,7 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from edgeveil.edge_runtime.ipc.recording import END, FRAME, HEAD, LABEL, Label, 
 from edgeveil.edge_runtime.signing.sealed import opened
 from edgeveil.edge_runtime.util.atomic import atomic_path
 from edgeveil.edge_runtime.util.validate import counted
+from edgeveil.trainer.datasets.loaders import ros
 from edgeveil.trainer.datasets.loaders.npz import NEEDED, OPTIONAL
 
 ARRAYS = (*NEEDED, *OPTIONAL)  # names of labels that are arrays of their own; another one is label_NAME
@@ -40,8 +42,8 @@ def open_recording(path: Path, secret: bytes, out: Path) -> Iterator[str]:
     """Write ``out``, which must not exist, and say in sentences what is in it. Raises ``BadInput``."""
     if out.exists():
         raise BadInput(f"{out} exists; it is not overwritten. Choose another --out, or remove it.")
-    if out.suffix != ".npz":
-        raise BadInput(f"--out: expected a name that ends in .npz; got {out}.")
+    if out.suffix not in (".npz", ".mcap"):
+        raise BadInput(f"--out: expected a name that ends in .npz or .mcap; got {out}.")
     found = Contents()
     for kind, content in _records(path, secret):
         if kind == FRAME:
@@ -62,13 +64,13 @@ def open_recording(path: Path, secret: bytes, out: Path) -> Iterator[str]:
     arrays = {name if name in ARRAYS else f"label_{name}": values[keep] for name, values in said.items()}
     if not {"subject", "groups", "session"} & set(arrays):
         arrays["session"] = _parts(said, np.array(found.tracks))[keep]
-    arrays[TIME] = np.array(found.seconds)[keep]
-    with atomic_path(str(out), mode=0o600) as temporary, zipfile.ZipFile(temporary, "w") as archive:
-        for name, values in arrays.items():
-            with archive.open(f"{name}.npy", "w") as member:
-                np.lib.format.write_array(member, values, allow_pickle=False)
-        with archive.open("x.npy", "w", force_zip64=True) as member:
-            _samples(member, _records(path, secret), found.head, keep)
+    seconds = np.array(found.seconds)[keep]
+    samples = _kept(_records(path, secret), keep)
+    with atomic_path(str(out), mode=0o600) as temporary:
+        if out.suffix == ".mcap":
+            ros.write(temporary, samples, seconds, arrays)
+        else:
+            _write_npz(temporary, samples, {**arrays, TIME: seconds}, found.head, int(keep.sum()))
     shape = " x ".join(map(str, found.head["shape"]))
     yield f"{counted(int(keep.sum()), 'sample')} of {shape} in {out}: RAW, readable by you alone."
     if not keep.all():
@@ -79,6 +81,10 @@ def open_recording(path: Path, secret: bytes, out: Path) -> Iterator[str]:
             yield f"  {name}: {', '.join(f'{one} {count}' for one, count in zip(classes, counts, strict=True))}"
     if not {"y", "z"} <= set(arrays):
         yield "  It has no y and z, which training needs: record with labels y and z."
+        return
+    if out.suffix == ".mcap":
+        groups = "".join(f" --{name} /{name}" for name in ("subject", "session") if name in arrays)
+        yield f"Next: edgeveil recipe new {out} --target /y --sensitive /z{groups}"
         return
     yield f"Next: edgeveil recipe new {out}, or name it as data.source in the recipe of the bundle that recorded it."
 
@@ -110,11 +116,20 @@ def _parts(said: dict[str, np.ndarray], tracks: np.ndarray) -> np.ndarray:
     return np.cumsum(np.concatenate([[False], (rows[:, 1:] != rows[:, :-1]).any(axis=0)]))
 
 
-def _samples(member: IO[bytes], found: Iterator[tuple[bytes, Any]], head: dict[str, Any], keep: np.ndarray) -> None:
-    shape = (int(keep.sum()), *head["shape"])
-    about = {"descr": np.lib.format.dtype_to_descr(np.dtype(head["dtype"])), "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(member, about)
+def _kept(found: Iterator[tuple[bytes, Any]], keep: np.ndarray) -> Iterator[np.ndarray]:
     frames = (content.data for kind, content in found if kind == FRAME)
-    for kept, data in zip(keep, frames, strict=True):
-        if kept:
-            member.write(data.tobytes())
+    return (data for kept, data in zip(keep, frames, strict=True) if kept)
+
+
+def _write_npz(
+    path: str, samples: Iterator[np.ndarray], arrays: dict[str, np.ndarray], head: dict[str, Any], rows: int
+) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, values in arrays.items():
+            with archive.open(f"{name}.npy", "w") as member:
+                np.lib.format.write_array(member, values, allow_pickle=False)
+        with archive.open("x.npy", "w", force_zip64=True) as member:
+            shape, descr = (rows, *head["shape"]), np.lib.format.dtype_to_descr(np.dtype(head["dtype"]))
+            np.lib.format.write_array_header_1_0(member, {"descr": descr, "fortran_order": False, "shape": shape})
+            for data in samples:
+                member.write(data.tobytes())

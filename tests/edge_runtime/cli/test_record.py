@@ -21,6 +21,7 @@ from edgeveil.edge_runtime.manifest.manifest import expected, parse
 from edgeveil.edge_runtime.outside.recording import parse_labels
 from edgeveil.edge_runtime.pipeline.crops import Capture
 from edgeveil.edge_runtime.sources.images import ImagesSource
+from edgeveil.trainer.datasets.columns import read_table
 from edgeveil.trainer.datasets.loaders import npz
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.recipe import training_sections
@@ -83,7 +84,9 @@ def place():
 def opened(place, monkeypatch, capsys):
     """Open the recording: exit code, stdout, stderr."""
     run = in_process(monkeypatch, capsys)
-    return lambda key="owner": run("data", "open", place / "hall.age", "--key", place / key / "signing.key")
+    return lambda key="owner", *more: run(
+        "data", "open", place / "hall.age", "--key", place / key / "signing.key", *more
+    )
 
 
 BREAK = "from edgeveil.edge_runtime.signing.sealed import Sealer\nSealer.add = lambda self, data: self._write(data)\n"
@@ -124,6 +127,15 @@ def test_what_a_board_recorded_is_what_its_pipeline_would_have_got_with_the_oper
     assert (arrays["z"] == np.where(seconds >= 0.4, "ben", "ann")).all()
     assert set(arrays["label_light"]) == {"day"}
     assert [len(set(arrays["session"][arrays["y"] == one])) for one in ("stand", "sit")] == [1, 2]
+    code, said, err = opened("owner", "--out", place / "hall.mcap")
+    assert code == 0, err
+    assert f"edgeveil recipe new {place}/hall.mcap --target /y --sensitive /z --session /session" in said
+    assert oct((place / "hall.mcap").stat().st_mode & 0o777) == "0o600"
+    table = read_table("mcap", place / "hall.mcap")
+    assert np.array_equal(table.arrays["/x"].stacked(), arrays["x"])
+    for name in ("y", "z", "session", "label_light"):
+        assert table.columns[f"/{name}"].classes.astype(str).tolist() == arrays[name].astype(str).tolist()
+    assert np.allclose(table.columns["time"].values, seconds - seconds[0], atol=1e-6)
     readings = npz.load(place / "hall.npz")
     frame = {"frame": {"shape": [8, 8], "dtype": "uint8"}}
     section = training_sections.Capture.model_validate({**{k: v for k, v in CAPTURE.items() if v is not None}, **frame})

@@ -316,6 +316,25 @@ def test_which_topic_is_x_is_asked_with_what_there_is(tmp_path):
     assert set(read_table("rosbag", tmp_path / "bag", x="/scan").arrays) == {"/scan.ranges", "/scan.intensities"}
 
 
+@pytest.mark.parametrize("kind", ["u1", "u2", "f4", "rgb"])
+def test_an_mcap_file_of_ours_is_read_back(tmp_path, kind):
+    x = (
+        np.random.default_rng(1)
+        .integers(0, 200, (6, 4, 5, 3 if kind == "rgb" else 1))
+        .astype(kind[-2:] if kind != "rgb" else "u1")
+    )
+    y, seconds = np.array(["sit", "sit", "stand", "stand", "sit", "sit"]), np.arange(6) / 10
+    ros.write(str(tmp_path / "a.mcap"), iter(x), seconds, {"y": y})
+    found = read_table("mcap", tmp_path / "a.mcap")
+    np.testing.assert_array_equal(found.arrays["/x"].stacked(), x)
+    assert found.arrays["/x"].stacked().dtype == x.dtype
+    assert found.columns["/y"].classes.tolist() == y.tolist()
+    np.testing.assert_allclose(found.columns["time"].values, seconds)
+    for wrong in (x.astype("f8"), x[..., 0], x.reshape(6, -1)):
+        with pytest.raises(BadInput, match=r"MCAP takes pictures of 8 or 16 bits or float32; .*--out NAME.npz"):
+            ros.write(str(tmp_path / "b.mcap"), iter(wrong), seconds, {"y": y})
+
+
 @pytest.mark.parametrize("encoding", ["mono8", "rgb8", "bgr8", "32FC1", "16UC1", "yuv422"])
 def test_each_encoding_of_a_picture(encoding):
     kind, channels = topics.ENCODINGS.get(encoding, ("u1", 2))

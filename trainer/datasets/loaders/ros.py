@@ -11,11 +11,13 @@ from __future__ import annotations
 import bz2
 import importlib
 import io
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util import strict_json
@@ -125,6 +127,43 @@ def _database(file: Path) -> Iterator[Message]:
     with importlib.import_module("rosbags.rosbag2").Reader(file) as reader:
         for one, time_ns, data in reader.messages():
             yield Message(one.topic, time_ns, one.msgtype, partial(_ros, 2, one.msgtype, data))
+
+
+X = "/x"
+
+
+def write(path: str, samples: Iterable[np.ndarray], seconds: np.ndarray, labels: Mapping[str, np.ndarray]) -> None:
+    """An MCAP file of ROS 2: pictures (height, width, channels) at their ``seconds`` as sensor_msgs/Image of the topic
+    /x, and of each label (rows,), as std_msgs/String of /NAME, each value from where it begins.
+
+    Raises ``BadInput`` for samples that such a message does not take.
+    """
+    writer_module, store = library("mcap.writer", "MCAP files", Ros.extra), typestore(2)
+    image, text = "sensor_msgs/msg/Image", "std_msgs/msg/String"
+    time = store.types["builtin_interfaces/msg/Time"]
+    with Path(path).open("wb") as stream:
+        writer = writer_module.Writer(stream)
+        writer.start("ros2", "edgeveil")
+        schemas = {
+            kind: writer.register_schema(kind, "ros2msg", store.generate_msgdef(kind, ros_version=2)[0].encode())
+            for kind in (image, text)
+        }
+        channels = {name: writer.register_channel(f"/{name}", "cdr", schemas[text]) for name in labels}
+        pictures, last = writer.register_channel(X, "cdr", schemas[image]), dict[str, str]()
+
+        def add(channel: int, now: int, kind: str, **fields: Any) -> None:
+            data = store.serialize_cdr(store.types[kind](**fields), kind)
+            writer.add_message(channel, now, bytes(data), now)
+
+        for row, sample in enumerate(samples):
+            now = round(float(seconds[row]) * 1e9)
+            for name, channel in channels.items():
+                if last.get(name) != (value := str(labels[name][row])):
+                    last[name] = value
+                    add(channel, now, text, data=value)
+            stamp = time(sec=now // 10**9, nanosec=now % 10**9)
+            add(pictures, now, image, **topics.fields_of(sample, store.types["std_msgs/msg/Header"](stamp, X[1:])))
+        writer.finish()
 
 
 def _unpacked(method: str, data: bytes) -> bytes:
