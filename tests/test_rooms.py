@@ -31,7 +31,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        87_510,
+        87_600,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -42,23 +42,26 @@ BUDGETS = {
         "for training and the board; 1,580 networks of PyTorch, which become Keras models operation by operation; 260 "
         "a recipe that recipe new has seen a run of.",
     ),
-    "spine lines": Budget(78_200, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(78_300, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
-        438,
+        439,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
-        "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch.",
+        "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of how many rows are enough.",
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
-    "modules under 40 lines": Budget(2, 0, "Modules that several packages import and none of them owns."),
+    "modules under 40 lines": Budget(3, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
     "scripts lines": Budget(
-        7_420, 7_000, "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters."
+        7_800,
+        7_000,
+        "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters; public data sets "
+        "by the default way.",
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        76_980,
+        77_080,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, and of a user's own networks and models.",

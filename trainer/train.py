@@ -109,6 +109,7 @@ def train(
     resume: bool = False,
     replace: bool = False,
     classifiers: Path | None = None,
+    trial: bool = False,
 ) -> Run:
     """Train ``recipe`` in the folder ``out``; the test slice is not used.
 
@@ -116,7 +117,8 @@ def train(
     ``full`` or ``quick`` (``[budget.quick]`` of the recipe). After Ctrl-C the run keeps its last checkpoint, and
     ``resume`` continues from it; ``replace`` gives an earlier run a dated name. Raises ``BadInput``, and
     ``LimitNotMet`` if no checkpoint reaches the recipe's accuracy of y by any reader: the run is then complete, with
-    the checkpoint from which y is read best. Under ``quick`` that is only a message.
+    the checkpoint from which y is read best. Under ``quick`` that is only a message. ``trial``: ``out`` will be
+    gone, so no message names it.
     """
     load_tensorflow()
     # Opened first: if it is missing, no folder must be left behind.
@@ -138,14 +140,15 @@ def train(
                 shutil.rmtree(run.folder)
             raise
         try:
-            return _train(run)
+            return _train(run, trial=trial)
         except KeyboardInterrupt:
             run.record(state="interrupted")
-            say(f"Interrupted. The last checkpoint is in {run.folder}; --resume continues from it.")
+            if not trial:
+                say(f"Interrupted. The last checkpoint is in {run.folder}; --resume continues from it.")
             raise
 
 
-def _train(run: Run) -> Run:
+def _train(run: Run, *, trial: bool) -> Run:
     recipe = run.recipe
     dataset = run.dataset()
     _describe(dataset)
@@ -194,7 +197,7 @@ def _train(run: Run) -> Run:
     live = recipe.capture is not None or (series is not None and series.hop is not None)
     if live and outlets.unheld(fitted.stages, fitted.stream):
         say(f"Of a live source: {outlets.UNHELD}.")
-    if not missed:
+    if not missed or trial:
         return run
     if run.facts["budget"] == "quick":
         say(f"{missed} The quick budget is a trial, so this is not an error.")

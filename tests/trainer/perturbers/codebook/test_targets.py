@@ -1,10 +1,13 @@
 """T(x): moments are what they say, every part counts alike, and what does not vary is refused."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.measures.per_code import moments
+from edgeveil.trainer.perturbers.codebook import fit
 from edgeveil.trainer.perturbers.codebook.funnel import fit_kept
 
 
@@ -94,3 +97,9 @@ def test_moments_of_a_vector_are_refused():
     with pytest.raises(BadInput, match="are of images"):
         fit_kept(["moments"], u.reshape(600, 36), rows, y=y)
     assert fit_kept(["pixels"], u.reshape(600, 36), rows, y=y)(u.reshape(600, 36), rows).shape == (600, 16)
+
+
+def test_what_data_have_not_is_refused_before_any_training():
+    dataset = SimpleNamespace(x=np.zeros((4, 6)), unit=lambda x: x, attributes={"age": np.arange(4.0)})
+    with pytest.raises(BadInput, match=r'no "energy" in these data; it may name pixels, age'):
+        fit.check(SimpleNamespace(keep=["age", "energy"]), dataset)
