@@ -113,6 +113,7 @@ def train(
     replace: bool = False,
     classifiers: Path | None = None,
     distribute: bool = False,
+    trial: bool = False,
 ) -> Run:
     """Train ``recipe`` in the folder ``out``; the test slice is not used.
 
@@ -121,7 +122,8 @@ def train(
     ``resume`` continues from it; ``replace`` gives an earlier run a dated name. Raises ``BadInput``, and
     ``LimitNotMet`` if no checkpoint reaches the recipe's accuracy of y by any reader: the run is then complete, with
     the checkpoint from which y is read best. Under ``quick`` that is only a message. ``distribute``: classifiers, and
-    perturbers of a kind that can, train on all devices, each on its share of a batch.
+    perturbers of a kind that can, train on all devices, each on its share of a batch. ``trial``: ``out`` will be
+    gone, so no message names it.
     """
     load_tensorflow()
     # Opened first: if it is missing, no folder must be left behind.
@@ -144,10 +146,11 @@ def train(
                 shutil.rmtree(run.folder)
             raise
         try:
-            return _train(run, distribute)
+            return _train(run, distribute, trial=trial)
         except KeyboardInterrupt:
             run.record(state="interrupted")
-            say(f"Interrupted. The last checkpoint is in {run.folder}; --resume continues from it.")
+            if not trial:
+                say(f"Interrupted. The last checkpoint is in {run.folder}; --resume continues from it.")
             raise
 
 
@@ -174,7 +177,7 @@ def _to_fit(run: Run) -> Dataset:
     return dataset.in_memory() if _in_memory(run) else dataset
 
 
-def _train(run: Run, distribute: bool = False) -> Run:
+def _train(run: Run, distribute: bool = False, *, trial: bool = False) -> Run:
     recipe = run.recipe
     dataset = run.dataset()
     _describe(dataset)
@@ -224,7 +227,7 @@ def _train(run: Run, distribute: bool = False) -> Run:
     live = recipe.capture is not None or (series is not None and series.hop is not None)
     if live and outlets.unheld(fitted.stages, fitted.stream):
         say(f"Of a live source: {outlets.UNHELD}.")
-    if not missed:
+    if not missed or trial:
         return run
     if run.facts["budget"] == "quick":
         say(f"{missed} The quick budget is a trial, so this is not an error.")

@@ -33,6 +33,7 @@ from edgeveil.edge_runtime.bundle.audit_figures import (
     chances,
     kind_of,
     of_whom,
+    readers,
     upper_ends,
 )
 from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
@@ -236,7 +237,7 @@ def _check_part(part: Dict[str, Any], at: str, target: str, sensitive: str) -> N
     if part.get("histogram") is not None:
         _check_histogram(_object(part["histogram"], at + "histogram"), at + "histogram.", tested)
     _held(_value(part, "findings", at), at + "findings", each(_FINDING, 1, _MOST_FINDINGS))
-    if not any(of_whom(one) == SENT and one["name"] == "D_y" and one["question"] == target for one in part["findings"]):
+    if not any(one["name"] == "D_y" for one in readers(part)):
         _untrue(at + "findings", "none says how well {} is kept".format(show(target)))
     sides = {of_whom(one) for one in part["findings"]} & {SENT, LABEL_ONLY}
     for of in sorted(sides | {SENT}):

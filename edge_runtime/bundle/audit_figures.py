@@ -51,14 +51,16 @@ def chances(part: Mapping[str, Any], of: str = SENT) -> Dict[str, float]:
     return {one["name"]: one["value"] for one in findings if of_whom(one) == of and kind_of(one) == "guess"}
 
 
+def readers(part: Mapping[str, Any], of: str = SENT) -> List[Dict[str, Any]]:
+    """How often each reader of y reads it right."""
+    asked = part["data"]["target"], "reader", "right"
+    found = [one for one in part["findings"] if of_whom(one) == of]
+    return [one for one in found if (one["question"], kind_of(one), one.get("figure")) == asked]
+
+
 def kept(part: Mapping[str, Any], of: str = SENT) -> Dict[str, Any]:
-    """How often D_y reads y right."""
-    y = part["data"]["target"]
-    return next(
-        one
-        for one in part["findings"]
-        if of_whom(one) == of and (one["question"], one["name"], kind_of(one)) == (y, "D_y", "reader")
-    )
+    """How often y is read right by the reader that was best on validation rows."""
+    return max(readers(part, of), key=lambda one: -1.0 if one.get("chosen_by") is None else one["chosen_by"])
 
 
 def upper_ends(part: Mapping[str, Any], of: str = SENT) -> Dict[str, Optional[float]]:

@@ -12,7 +12,7 @@ import sys
 from typing import Any, List, Mapping, NamedTuple, NoReturn, Optional, Tuple
 
 from edgeveil.edge_runtime import machine
-from edgeveil.edge_runtime.bundle.audit_figures import BOUNDED, NOTHING_FOUND, best_attack
+from edgeveil.edge_runtime.bundle.audit_figures import BOUNDED, LEAKS, NOTHING_FOUND, best_attack
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.manifest import outlets
@@ -85,6 +85,8 @@ def announce(bundle: Any, artefact: str = "", device: str = CPU, audited: bool =
         sys.stderr.write("note: {} was not audited: no one has measured what it leaks\n".format(name))
     elif device != CPU and not audited:
         sys.stderr.write("note: {}\n".format(NOT_AUDITED_ON.format(artefact=artefact, device=device)))
+    elif ((bundle.audit or {}).get("verdict") or {}).get("word") == LEAKS:
+        sys.stderr.write("note: {}: its audit found that it leaks; its privacy card says what\n".format(name))
 
 
 # What the owner of a device demands of every bundle, whichever key signed it: ``policy.json``, next to ``trust.json``.

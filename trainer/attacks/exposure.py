@@ -20,6 +20,7 @@ from scipy import special, stats
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.measures import attack_metrics
 from edgeveil.trainer.measures.attack_metrics import FLOOR, Calibration, sequential_test
+from edgeveil.trainer.measures.enough import LEARN_UNITS, PART_ROWS, PERCENT_ROWS, SHOWN_ROWS
 from edgeveil.trainer.measures.intervals import CONFIDENCE, Interval, mean, rate
 
 NODES = 96  # of the quadrature over F
@@ -77,8 +78,6 @@ def _hits(one: Stratum, ratio: float) -> np.ndarray:
 
 FALSE_POSITIVES = 0.01
 TIMES = 3.0  # a leak: recognised more than this many times as often as others are taken for it
-FEWEST_NEGATIVES = 100  # within one y; with fewer, 1 % of them is less than one row
-FEWEST_OF_CLASS = 10  # test rows of a class of z; with fewer, its recall is noise
 DRAWS = 8  # of one row of each unit
 
 
@@ -127,7 +126,7 @@ def at_low_fpr(choose: Judged, test: Judged) -> Class:
     rows, is of independent units, and is corrected for the classes that were looked at.
     """
     classes = range(test.p.shape[1])
-    enough = [k for k in classes if len(_recognised(test, k).hits) >= FEWEST_OF_CLASS]
+    enough = [k for k in classes if len(_recognised(test, k).hits) >= SHOWN_ROWS]
     if not enough:
         return Class(NOTHING, 0, FALSE_POSITIVES)
     # With few validation rows the threshold is above every false positive, which still ranks the classes.
@@ -143,7 +142,7 @@ def worst_class(choose: Judged, test: Judged, prior: np.ndarray) -> Class:
 
     ``prior`` (classes of y, classes of z) is the counted P(z|y) that the guess from y alone is made from.
     """
-    enough = [k for k in range(test.p.shape[1]) if (test.z == k).sum() >= FEWEST_OF_CLASS]
+    enough = [k for k in range(test.p.shape[1]) if (test.z == k).sum() >= SHOWN_ROWS]
     if not enough:
         return Class(NOTHING, 0, float("nan"))
 
@@ -206,7 +205,7 @@ def _surely(test: Judged, k: int) -> float:
     p-value is one again (Vovk and Wang 2020).
     """
     if test.cluster is None:
-        return _p_value(test, k, FEWEST_NEGATIVES)
+        return _p_value(test, k, PERCENT_ROWS)
     unit, size = np.unique(test.cluster, return_inverse=True, return_counts=True)[1:]
     order, first = np.argsort(unit.reshape(-1), kind="stable"), np.cumsum(size) - size
     rng = np.random.default_rng(0)  # the same draws for every attack
@@ -236,7 +235,7 @@ class _Recognised(NamedTuple):
     strata: tuple[Stratum, ...]
 
 
-def _recognised(part: Judged, k: int, fewest: int = FEWEST_NEGATIVES, share: float = FALSE_POSITIVES) -> _Recognised:
+def _recognised(part: Judged, k: int, fewest: int = PERCENT_ROWS, share: float = FALSE_POSITIVES) -> _Recognised:
     """The rows of class k whose y has at least ``fewest`` rows of another class, of which ``share`` lie above it."""
     hits, numbers, strata = [np.empty(0, bool)], [np.empty(0, np.int64)], []
     for y in np.unique(part.y[part.z == k]):
@@ -260,7 +259,6 @@ def _recognised(part: Judged, k: int, fewest: int = FEWEST_NEGATIVES, share: flo
 TESTED = 5
 BINS = 4
 MOST_VALUES = 8  # an attribute with more different numbers is cut into quantile bins
-FEWEST_ROWS, FEWEST_UNITS = 40, 10  # of a subgroup, in each half
 ALIKE = 0.8  # of two subgroups that share so much of their rows the better one is tested
 
 
@@ -298,9 +296,9 @@ def search(
     gains, ranked = attack_metrics.attack_gains(prior, test.p, test.y), []
     for one in _groups(conditions):
         rows, others = (np.flatnonzero(one.rows & half) for half in (searched, ~searched))
-        if min(len(rows), len(others)) < FEWEST_ROWS:
+        if min(len(rows), len(others)) < PART_ROWS:
             continue
-        if min(len(np.unique(unit[rows])), len(np.unique(unit[others]))) < FEWEST_UNITS:
+        if min(len(np.unique(unit[rows])), len(np.unique(unit[others]))) < LEARN_UNITS:
             continue
         interval = mean(_beyond_shuffled(gains[rows], test.y[rows], test.z[rows]), unit[rows])
         if interval.estimate > 1e-9:

@@ -14,6 +14,7 @@ import numpy as np
 from edgeveil.trainer.attacks.exposure import NOTHING, Judged, holm, search, units
 from edgeveil.trainer.measures import attack_metrics
 from edgeveil.trainer.measures.attack_metrics import counted_prior, sequential_test
+from edgeveil.trainer.measures.enough import PART_ROWS, SHOWN_ROWS
 from edgeveil.trainer.measures.intervals import Interval, rate
 
 # Attacks that are sure of some rows only: the surest twentieth, and rows whose label is wrong.
@@ -24,7 +25,6 @@ from edgeveil.trainer.measures.intervals import Interval, rate
 
 
 SHARE = 0.05
-FEWEST_ROWS = 10
 
 
 class Stratum(NamedTuple):
@@ -71,7 +71,7 @@ def by_label(test: Judged, right: np.ndarray, prior_right: np.ndarray, prior_wro
 def stratum(test: Judged, rows: np.ndarray, prior: np.ndarray) -> Stratum:
     """The rates of the test rows of these numbers (m,)."""
     share = len(rows) / max(1, len(test.z))
-    if len(rows) < FEWEST_ROWS:
+    if len(rows) < SHOWN_ROWS:
         return Stratum(NOTHING, float("nan"), NOTHING, len(rows), share)
     y, z, p = test.y[rows], test.z[rows], test.p[rows]
     cluster = None if test.cluster is None else test.cluster[rows]
@@ -94,7 +94,6 @@ def _sureness(part: Judged, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return unit, np.bincount(unit, weights=gain) / np.bincount(unit)
 
 
-FEWEST_PEOPLE = 40  # so that a twentieth of them is two
 PRIOR_ROWS = 8  # that P(z|y) of all rows counts for among those with a wrong label
 
 Kind = Literal["surest", "units", "label", "subgroup"]
@@ -154,7 +153,7 @@ def parts(
     rows = surest(choose, test, prior)
     sure = stratum(test, rows, prior)
     p = None
-    if sure.rows >= FEWEST_ROWS:
+    if sure.rows >= SHOWN_ROWS:
         asked = gains, test.y, test.z, test.cluster, lambda gain: float(gain[rows].mean())
         p = sequential_test(*asked, fold=test.fold, rng=rng).p
     found.append(part("surest twentieth", "surest", rows, sure, p))
@@ -166,7 +165,7 @@ def parts(
         for (name, one), of in zip(by_label(test, right, *priors).items(), (right, ~right), strict=True):
             rows = np.flatnonzero(of)
             # Nearly all rows have a right label: the test on all rows is about them.
-            tested = name == "wrong label" and one.rows >= FEWEST_ROWS
+            tested = name == "wrong label" and one.rows >= SHOWN_ROWS
             found.append(part(name, "label", rows, one, within(rows) if tested else None))
     for group in search(test, prior, attributes, label=None if label is None else label.test, rng=rng):
         rows = np.flatnonzero(group.rows)
@@ -181,7 +180,7 @@ def _units(gains: np.ndarray, test: Judged, unit: np.ndarray, rng: np.random.Gen
     size = np.bincount(unit)
     most = max(1, round(SHARE * len(size)))
     name = "twentieth with the largest gain"
-    if len(size) < FEWEST_PEOPLE:
+    if len(size) < PART_ROWS:
         return Part(name, "units", 0, len(size), NOTHING, float("nan"), NOTHING, None)
 
     def statistic(gain: np.ndarray) -> float:

@@ -14,11 +14,9 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import NO_ROWS, Dataset, InputSpec, Part
 from edgeveil.trainer.datasets.slicing import hold_out
 from edgeveil.trainer.measures import attack_metrics
+from edgeveil.trainer.measures.enough import LEARN_ROWS, LEARN_UNITS, ROWS_OF_A_VALUE
 
-FEWEST_ROWS_PER_VALUE = 8.0  # on average; with fewer, counting releases tells nothing
 MOST_VALUES = 4096
-FEWEST_ROWS = 60  # to train adversaries on; below it no family has anything to learn from
-FEWEST_UNITS = 10  # subjects or sessions, where there are any: training, stopping and choosing need different ones
 
 
 @dataclass(frozen=True)
@@ -172,7 +170,7 @@ class Problem:
     @property
     def few_values(self) -> bool:
         """Whether there are so few different releases that they can be counted instead of learned."""
-        return self.values <= MOST_VALUES and len(self.fit) >= FEWEST_ROWS_PER_VALUE * self.values
+        return self.values <= MOST_VALUES and len(self.fit) >= ROWS_OF_A_VALUE * self.values
 
     def base(self, part: Released) -> np.ndarray:
         """The counted P(z|y) of each row of ``part``, (n, classes of z)."""
@@ -211,7 +209,7 @@ def cut(released: Released, seed: int) -> tuple[Released, Released, Released]:
     n, units = len(released), units_of(released)
     if not enough(released):
         raise BadInput(
-            f"Adversaries need at least {FEWEST_ROWS} rows of {FEWEST_UNITS} subjects or sessions to learn on; got {n} "
+            f"Adversaries need at least {LEARN_ROWS} rows of {LEARN_UNITS} subjects or sessions to learn on; got {n} "
             f"rows of {units}. Give more data."
         )
     choose_share, stop_share = min(0.18, 8000 / n), min(0.12, 4000 / n)
@@ -222,7 +220,7 @@ def cut(released: Released, seed: int) -> tuple[Released, Released, Released]:
 
 def enough(released: Released) -> bool:
     """Whether adversaries can learn on these rows at all."""
-    return len(released) >= FEWEST_ROWS and units_of(released) >= FEWEST_UNITS
+    return len(released) >= LEARN_ROWS and units_of(released) >= LEARN_UNITS
 
 
 def units_of(released: Released) -> int:

@@ -11,9 +11,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from edgeveil.trainer.attacks.problem import FEWEST_ROWS, Budget, Problem, Released, blank, cut, enough, hold, joined
+from edgeveil.trainer.attacks.problem import Budget, Problem, Released, blank, cut, enough, hold, joined
 from edgeveil.trainer.datasets.base import Dataset, SliceName
 from edgeveil.trainer.measures import attack_metrics
+from edgeveil.trainer.measures.enough import LEARN_ROWS
 
 
 class Places(NamedTuple):
@@ -201,7 +202,7 @@ def in_order(rows: Released) -> Released:
     The last row comes before the first. Where y and z of a neighbour tell z by themselves, given y (sorted rows, or a
     recording), x' of neighbours would tell it whatever a mechanism does: such rows stay without.
     """
-    if len(rows) < FEWEST_ROWS or _labels_tell(rows.y, rows.z):
+    if len(rows) < LEARN_ROWS or _labels_tell(rows.y, rows.z):
         return rows
     return replace(rows, beside=np.stack([np.roll(rows.x, 1, axis=0), np.roll(rows.x, -1, axis=0)], axis=1))
 

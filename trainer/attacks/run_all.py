@@ -42,6 +42,7 @@ from edgeveil.trainer.datasets.base import Part
 from edgeveil.trainer.datasets.slicing import hold_out
 from edgeveil.trainer.measures import attack_metrics, intervals
 from edgeveil.trainer.measures.attack_metrics import FLOOR, SHUFFLES, Permuted, permutation_test, permuted
+from edgeveil.trainer.measures.enough import PART_ROWS, RATE, ROWS_OF_A_CLASS, TEST_ROWS
 
 LEARNED_ON = "crossed"
 
@@ -181,7 +182,6 @@ def _mean(members: Sequence[Scored], part: str) -> np.ndarray:
 # The learning curve of the best attack: whether it would do better with more data.
 
 FRACTIONS = (0.125, 0.25, 0.5)
-FEWEST_ROWS = 40
 FEWEST_WRONG = 0.02  # of the test rows; an attack that gets fewer wrong has nothing left to find
 
 
@@ -196,7 +196,7 @@ def learning_curve(setting: Setting, family: Adversary, *, seed: int, rows: int,
     whole, first = setting.whole, setting.folds[0]
     share = min(1.0, rows / (len(first.fit) + len(first.stop)))
     folds = [part(fold, share) for fold in setting.folds]
-    if min(len(fold.fit) for fold in folds) * FRACTIONS[0] < FEWEST_ROWS:
+    if min(len(fold.fit) for fold in folds) * FRACTIONS[0] < PART_ROWS:
         return None
     points, half = [], full
     smaller = [[part(fold, fraction) for fold in folds] for fraction in FRACTIONS]
@@ -220,11 +220,7 @@ def part(problem: Problem, fraction: float) -> Problem:
     return replace(problem, fit=fit, stop=stop)
 
 
-# Warnings where there are too few rows for an attack or a figure, with how many are needed.
-
-ROWS_OF_A_CLASS = 20  # to train on, of each z; with fewer, an attack at chance is no evidence
-TEST_ROWS = 385  # independent ones, for an interval of +-5 points at 50 %
-UNITS = 30  # subjects or sessions in the test slice, for an interval that is not mostly theirs
+# Warnings where there are too few rows for an attack or a figure. How many would do is the verdict's to say.
 
 
 def warnings(problem: Problem) -> tuple[str, ...]:
@@ -241,15 +237,13 @@ def warnings(problem: Problem) -> tuple[str, ...]:
     test = problem.test
     if test.cluster is None:
         if len(test) < TEST_ROWS:
-            found.append(
-                f"{len(test)} test rows give intervals wider than 5 points either way; {TEST_ROWS} are needed."
-            )
+            found.append(f"{len(test)} test rows give intervals wider than 5 points either way.")
     else:
         units = len(np.unique(test.cluster))
-        if units < UNITS:
+        if units < RATE:
             found.append(
-                f"The test slice holds {units} subjects or sessions: intervals are mostly about how these differ. At "
-                f"least {UNITS} are needed for results about others like them."
+                f"The test slice holds {units} subjects or sessions: intervals are mostly about how these differ, and "
+                "little about others like them."
             )
     missing = np.setdiff1d(np.unique(test.z), np.unique(problem.training().z))
     if len(missing):

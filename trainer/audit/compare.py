@@ -19,7 +19,7 @@ from edgeveil.trainer.attacks.ahead import ahead, at_most
 from edgeveil.trainer.attacks.families.transfer import Transfer
 from edgeveil.trainer.attacks.findings import Journal, Row, Scored
 from edgeveil.trainer.attacks.parts import Part, parts
-from edgeveil.trainer.attacks.problem import BUDGETS, FEWEST_ROWS, FEWEST_UNITS, Budget, Released, blank, units_of
+from edgeveil.trainer.attacks.problem import BUDGETS, Budget, Released, blank, units_of
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries, meant_for, without_d_z
 from edgeveil.trainer.attacks.rows import FOLDS, Question, in_order, question_of_fresh
@@ -35,6 +35,7 @@ from edgeveil.trainer.child_processes import Engine
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.measures.attack_metrics import counted_prior
+from edgeveil.trainer.measures.enough import LEARN_ROWS, LEARN_UNITS
 from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
@@ -95,7 +96,7 @@ def audit_pairs(
     rows = len(after.y)
     count = rows if cluster is None else len(np.unique(cluster))
     # The smallest of the folds to learn on has two thirds of the units.
-    needed = {"rows": -(-FEWEST_ROWS * FOLDS // (FOLDS - 1)), "units": -(-FEWEST_UNITS * FOLDS // (FOLDS - 1)) + 1}
+    needed = {"rows": -(-LEARN_ROWS * FOLDS // (FOLDS - 1)), "units": -(-LEARN_UNITS * FOLDS // (FOLDS - 1)) + 1}
     found: list[Finding] = []
     warnings: tuple[str, ...] = ()
     tested = {"rows": 0, "units": 0}

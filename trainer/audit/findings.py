@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from edgeveil.edge_runtime.bundle import audit_figures
 from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS, DONOR, FIGURES, LABEL_ONLY, RAW, SENT
 from edgeveil.trainer.measures.intervals import Interval
 
@@ -181,11 +182,14 @@ def guess(document: Mapping[str, Any], of: str = SENT) -> float:
 
 
 def kept(document: Mapping[str, Any], of: str = SENT) -> Finding:
-    """How often y is read right by D_y; where there is none, by the reader that was best on validation rows."""
-    y = document["data"]["target"]
-    found = [one for one in findings(document, of) if (one.question, one.kind, one.figure) == (y, "reader", "right")]
-    fixed = [one for one in found if one.name == FIXED]
-    return fixed[0] if fixed else max(found, key=lambda one: one.chosen_by or 0.0)
+    """How often y is read right, by the reader that was best on validation rows."""
+    return Finding.from_json(audit_figures.kept(document, of))
+
+
+def fixed(document: Mapping[str, Any], of: str = SENT) -> Finding:
+    """How often D_y reads y right; where there is none, ``kept``."""
+    found = [Finding.from_json(one) for one in audit_figures.readers(document, of) if one["name"] == FIXED]
+    return found[0] if found else kept(document, of)
 
 
 def written(value: float, form: str) -> str:

@@ -19,6 +19,7 @@ from edgeveil.trainer.audit.findings import (
     answers,
     best,
     findings,
+    fixed,
     guess,
     kept,
     most_bits,
@@ -168,13 +169,6 @@ def board_lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield f"  {there['meaning']}"
 
 
-def readers(document: Mapping[str, Any], of: str = SENT) -> tuple[Finding, Finding]:
-    """How often y is read right: by the reader that did best on validation rows, and by the fixed one."""
-    y, fixed = document["data"]["target"], kept(document, of)
-    found = [one for one in findings(document, of) if (one.question, one.kind, one.figure) == (y, "reader", "right")]
-    return max(found, key=lambda one: -1.0 if one.chosen_by is None else one.chosen_by, default=fixed), fixed
-
-
 def figures(document: Mapping[str, Any]) -> dict[str, str]:
     """The figures that a reader compares first, as text: y kept and z attacked, of what is sent, of label-only and of
     raw samples."""
@@ -183,7 +177,7 @@ def figures(document: Mapping[str, Any]) -> dict[str, str]:
     for name, of in (("", SENT), ("_floor", LABEL_ONLY), ("_raw", RAW)):
         every = findings(document, of)
         if any(one.kind == "reader" for one in every):
-            found[f"kept{name}"] = readers(document, of)[0].shown()
+            found[f"kept{name}"] = kept(document, of).shown()
         if any(one.kind in ATTACKS for one in every):
             found[f"attack{name}"] = best(document, of).figures["right"].shown()
             found[f"bits{name}"] = most_bits(document, of).figures["bits-counted"].shown()
@@ -199,10 +193,12 @@ def answers_in_words(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     tried = {"attacks": _attacks_of(document), "rows": document["data"]["rows"].get("test", 0), "y": y, "z": z}
     if not tried["attacks"]:  # too few rows to attack
         return []
-    reader, fixed = readers(document)
+    reader, of_raw = kept(document), fixed(document)
     shown, needed = figures(document), judged["needed"]
     by = (
-        reader.name if reader.name == fixed.name else f"{reader.name}; by {fixed.name}, which is fixed, {fixed.shown()}"
+        reader.name
+        if reader.name == of_raw.name
+        else f"{reader.name}; by {of_raw.name}, which is fixed, {of_raw.shown()}"
     )
     keeps = f"{y} is read right {reader.shown()} of the time from what is sent (by {by})"
     beside = (

@@ -11,10 +11,9 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.columns import DAYS, DECIMAL, FALSE, THOUSANDS, TRUE, Encoder, checked, date, number
 from edgeveil.trainer.datasets.columns import Column, Table, labels, listed, nfc
 from edgeveil.trainer.datasets.readings import Readings, checked_samples, labelled
+from edgeveil.trainer.measures.enough import SHOWN_PEOPLE, SHOWN_ROWS
 from edgeveil.trainer.recipe.data_section import Columns, Encoding
 
-FEWEST = 10  # rows of a value that a recipe, and so a bundle, names: a rarer one is somebody's
-FEWEST_PEOPLE = 5  # that have such a value, where the data say whose a row is
 MOST = 50  # values that a column is encoded by
 COVERED = 0.5  # of the rows, by the values that are common enough; less is no category
 
@@ -167,11 +166,11 @@ def _guess(column: Column, rows: np.ndarray, people: np.ndarray | None) -> dict[
         values = [read(cell) if used else 0.0 for cell, used in zip(cells.tolist(), there, strict=True)]
         if None not in values:
             return settings | (_filled(np.repeat(np.array(values, np.float64), seen)) if gone else {})
-    shared = np.full(len(cells), FEWEST_PEOPLE)
+    shared = np.full(len(cells), SHOWN_PEOPLE)
     if people is not None:
         shared = np.bincount(np.unique(np.stack([of_rows, people[some]]), axis=1)[0], minlength=len(cells))
     order = np.argsort(-seen, kind="stable")[:MOST]
-    common = [cells[at] for at in order if seen[at] >= FEWEST and shared[at] >= FEWEST_PEOPLE]
+    common = [cells[at] for at in order if seen[at] >= SHOWN_ROWS and shared[at] >= SHOWN_PEOPLE]
     if not common or seen[np.isin(cells, common)].sum() < COVERED * seen.sum():
         return None
     return {"kind": "one-hot", "values": [*([""] if gone else []), *sorted(str(one) for one in common)]}

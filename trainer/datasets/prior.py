@@ -8,7 +8,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Known, Slices
-from edgeveil.trainer.datasets.slicing import FEWEST_ROWS
+from edgeveil.trainer.measures.enough import SLICE_ROWS
 from edgeveil.trainer.recipe.data_section import Data
 from edgeveil.trainer.recipe.training_sections import TablePrior, TrainingPrior
 
@@ -146,10 +146,10 @@ def priced(data: Data, known: Mapping[str, Known], *, slices: Slices) -> Known |
         )
     cells = len(np.unique(np.stack([known[data.target].values, joint.values])[:, training], axis=1).T)
     rows = len(slices.perturber)
-    if rows < FEWEST_ROWS * cells and len(joint.names) > len(known[data.sensitive].names):
+    if rows < SLICE_ROWS * cells and len(joint.names) > len(known[data.sensitive].names):
         raise BadInput(
             f"`data.sensitive`: {' and '.join(dict.fromkeys(chosen))} make {cells:,} classes with y, too many for the "
-            f"{rows:,} rows that codes are learned from ({FEWEST_ROWS} for each are needed): name fewer or coarser "
+            f"{rows:,} rows that codes are learned from ({SLICE_ROWS} for each are needed): name fewer or coarser "
             "attributes, or leave `data.family` out."
         )
     return joint

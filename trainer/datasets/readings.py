@@ -407,9 +407,12 @@ def checked_windows(x: np.ndarray, series: Sampling, path: Path) -> np.ndarray:
     """``x`` (N, steps, channels) float32. Raises ``BadInput`` for another number of channels than the recipe names."""
     channels = len(series.channels)
     if x.ndim != 3 or x.shape[2] != channels or x.shape[1] < FEWEST_STEPS:
+        cure = "Turn it round with numpy.moveaxis, or correct them."
+        if x.ndim == 2 and not x.shape[1] % channels:
+            cure = f"Where each row is steps of {channels} channels: x.reshape(len(x), -1, {channels})."
         raise BadInput(
             f"{path}: `x` of a series must be (N, steps, {channels}), a channel for each of `data.series.channels`, "
-            f"with at least {FEWEST_STEPS} steps; got {x.shape}. Turn it round with numpy.moveaxis, or correct them."
+            f"with at least {FEWEST_STEPS} steps; got {x.shape}. {cure}"
         )
     return checked_samples(x.reshape(len(x), -1), path).reshape(x.shape).astype(np.float32)
 

@@ -16,11 +16,10 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.datasets.base import PARTS, Dataset, Part, SliceName, Slices, Units
 from edgeveil.trainer.datasets.samples import Stored
+from edgeveil.trainer.measures.enough import ATTACK_ROWS, SLICE_ROWS
 
 SLICES = 3  # at least; four where the data allow
 THREE: tuple[SliceName, ...] = ("classifiers", "perturber", "test")
-FEWEST_TO_ATTACK = 200  # rows of a fourth slice
-FEWEST_ROWS = 5  # of each class of y and of z in each slice: below that a hold-out of it may be empty
 VALIDATION_SHARE = 0.2  # of a slice, to stop and to choose by
 FEWEST_GROUPS = 2 * SLICES  # of each class: two to a slice, so that one can be held out
 
@@ -58,7 +57,7 @@ def cut(
 ) -> Slices:
     """Four slices of labels y, z (N,), equal in size and in the share of each (y, z) as far as clusters allow.
 
-    Three, where the fourth would have fewer than ``FEWEST_TO_ATTACK`` rows or too few of a class: ``attack`` is empty
+    Three, where the fourth would have fewer than ``ATTACK_ROWS`` rows or too few of a class: ``attack`` is empty
     then. The rows of a slice are in random order. ``rows``: cut about this many rows instead of all. ``test`` (N,) bool
     are those that the data themselves keep for the test; the others are cut. Raises ``BadInput`` where a cluster is in
     both.
@@ -91,10 +90,10 @@ def cut(
 
 def _enough_for_four(y: np.ndarray, z: np.ndarray, cluster: np.ndarray | None) -> bool:
     """Whether a fourth slice would have enough rows, and as many of each class as ``check_classes`` asks of three."""
-    if len(y) < 4 * FEWEST_TO_ATTACK:
+    if len(y) < 4 * ATTACK_ROWS:
         return False
     classes = [labels == value for labels in (y, z) for value in np.unique(labels)]
-    if any(rows.sum() < 4 * FEWEST_ROWS for rows in classes):
+    if any(rows.sum() < 4 * SLICE_ROWS for rows in classes):
         return False
     return cluster is None or all(len(np.unique(cluster[rows])) >= 4 * FEWEST_GROUPS // SLICES for rows in classes)
 
@@ -108,22 +107,22 @@ def check_classes(
             f'{of} must have at least 2 classes; got {len(names)} ("{names[0]}"). There is nothing to tell apart.'
         )
     parts = [part for name in PARTS if len(part := getattr(slices, name)) or name != "attack"]
-    least = SLICES * FEWEST_ROWS
+    least = SLICES * SLICE_ROWS
     for number, name in enumerate(names):
         rows = np.concatenate([part[labels[part] == number] for part in parts])
         if len(rows) < least:
             raise BadInput(
-                f'{of} "{name}" has {len(rows)} rows; at least {least} are needed ({FEWEST_ROWS} for each of '
+                f'{of} "{name}" has {len(rows)} rows; at least {least} are needed ({SLICE_ROWS} for each of '
                 f"{SLICES} slices). Add rows of it, or leave that class out."
             )
         if cluster is None:
             continue
         groups = len(np.unique(cluster[rows]))
         in_slices = min(int((labels[part] == number).sum()) for part in parts)
-        if groups < FEWEST_GROUPS or in_slices < FEWEST_ROWS:
+        if groups < FEWEST_GROUPS or in_slices < SLICE_ROWS:
             raise BadInput(
                 f'{of} "{name}" has {len(rows)} rows of {groups} subjects or sessions; at least {FEWEST_GROUPS} '
-                f"of them and {FEWEST_ROWS} rows in each of {SLICES} slices are needed. Add recordings of it, or leave "
+                f"of them and {SLICE_ROWS} rows in each of {SLICES} slices are needed. Add recordings of it, or leave "
                 "that class out."
             )
 
@@ -142,7 +141,7 @@ def cut_by_unit(units: Units, *, rng: np.random.Generator, rows: int | None = No
     """Slices of whole ``units`` by their hashes, whatever their labels; of about ``rows`` rows, if it is given."""
     count = len(units.number)
     kept = count if rows is None else min(rows, count)
-    names = PARTS if kept >= 4 * FEWEST_TO_ATTACK else THREE
+    names = PARTS if kept >= 4 * ATTACK_ROWS else THREE
     parts = units.dealt(len(names), share=kept / count)
     return Slices(**{name: rng.permutation(part) for name, part in zip(names, parts, strict=True)})
 
@@ -171,9 +170,7 @@ def few(dataset: Dataset, part: Part, most: int | None = None, most_bytes: int |
     """
     if not isinstance(dataset.x, Stored):
         return part
-    rows = min(
-        most or SAMPLE, max(FEWEST_TO_ATTACK, (most_bytes or SAMPLE_BYTES) // (dataset.x.nbytes // len(dataset.x)))
-    )
+    rows = min(most or SAMPLE, max(ATTACK_ROWS, (most_bytes or SAMPLE_BYTES) // (dataset.x.nbytes // len(dataset.x))))
     if rows < len(part):
         stratum = part.y * (int(dataset.z.max()) + 1) + part.z
         rng = np.random.default_rng([dataset.seed, len(part), 1])

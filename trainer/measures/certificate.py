@@ -23,10 +23,10 @@ from typing import Literal
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.measures.enough import RATE
 from edgeveil.trainer.measures.intervals import CONFIDENCE, Interval
 
 SELF_BOUNDING_BELOW = 0.2  # of chance
-FEWEST_UNITS = 30  # with fewer the slack is larger than what it should bound
 WIDEST = 0.1  # between plug-in and bound; a wider bound says nothing useful
 
 Slack = Literal["self-bounding", "McDiarmid"]
@@ -59,23 +59,19 @@ class Certificate:
     @property
     def sufficient(self) -> bool:
         """Whether enough independent units were counted for the bound to say something."""
-        return self.units >= FEWEST_UNITS and self.bound - self.plug_in <= WIDEST
+        return self.units >= RATE and self.bound - self.plug_in <= WIDEST
 
-    def needed(self, points: float) -> int:
-        """How many equally large units leave ``points`` between plug-in and bound, at least ``FEWEST_UNITS``."""
-        delta = (1 - self.confidence) / self.tried
-
-        def enough(units: int) -> bool:
-            return _added(self.plug_in, 1 / units, delta=delta, slack=self.slack) <= points / 100
-
-        return FEWEST_UNITS + bisect.bisect_left(range(FEWEST_UNITS, 10**9), True, key=enough)
+    @property
+    def needed(self) -> int:
+        """How many equally large units leave ``WIDEST`` between plug-in and bound."""
+        return units_needed(self.plug_in, (1 - self.confidence) / self.tried, self.slack)
 
     def sentence(self, of: str = "subjects") -> str:
         """The claim with its assumptions, or that too few were counted for one; ``of`` names the independent units."""
         if not self.sufficient:
             return (
-                f"Too few {of} for a certificate: {self.units:,} were counted, and at least {self.needed(10):,} are "
-                f"needed for a bound within 10 points of what is counted, {self.needed(5):,} for one within 5."
+                f"Too few {of} for a certificate: {self.units:,} were counted, and at least {self.needed:,} are needed "
+                f"for a bound within {100 * WIDEST:g} points of what is counted."
             )
         text = (
             "For one release, an adversary who knows y and nothing else that depends on x is right on average at most "
@@ -83,6 +79,15 @@ class Certificate:
             f"the calibration data ({self.units:,} {of} counted"
         )
         return text + (f", {self.tried} configurations tried)." if self.tried > 1 else ").")
+
+
+def units_needed(plug_in: float = 1.0, delta: float = 0.05, slack: Slack = "McDiarmid") -> int:
+    """How many equally large units leave ``WIDEST`` between plug-in and bound, at least ``RATE``."""
+
+    def enough(units: int) -> bool:
+        return _added(plug_in, 1 / units, delta=delta, slack=slack) <= WIDEST
+
+    return RATE + bisect.bisect_left(range(RATE, 10**9), True, key=enough)
 
 
 def certify(

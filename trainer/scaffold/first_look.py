@@ -37,6 +37,7 @@ VALUES = 50_000_000  # at most, of these rows: 200 MB as float32
 HARDLY = 0.2  # of what is left above guessing: who reads less of y has little to keep
 KEEPS = 0.75  # of what the yardstick reads of y above guessing, that a quick run must keep
 TRIAL_S = 60.0  # for all networks together
+CLOCKS = (time.monotonic, time.process_time)  # on a busy machine the second is slow, on one of many cores the first
 FOREST, BOOSTED = "a random forest", "a boosted tree"
 
 
@@ -80,6 +81,16 @@ class Seen:
     reader: str
     rows: int
     raw: float
+
+    @property
+    def room(self) -> float:
+        """How far below its truth ``kept`` may lie by the luck of its few rows."""
+        return room(self.kept, self.rows)
+
+
+def room(accuracy: float, rows: int) -> float:
+    """Two standard errors of an accuracy that was seen in so many rows."""
+    return 2 * float(np.sqrt(max(0.0, accuracy * (1 - accuracy)) / rows))
 
 
 def affordable(dataset: Dataset) -> int:
@@ -133,7 +144,7 @@ def candidates(spec: InputSpec) -> list[str]:
 
 
 def with_networks(
-    dataset: Dataset, *, batch: int, epochs: int, shift: int, clock: Callable[[], float] = time.monotonic
+    dataset: Dataset, *, batch: int, epochs: int, shift: int, clocks: Sequence[Callable[[], float]] = CLOCKS
 ) -> list[Tried]:
     """Small classifiers of y, the best first, each trained like D_y but for its share of ``TRIAL_S`` at most."""
     load_tensorflow()
@@ -149,7 +160,7 @@ def with_networks(
         for name in names:
             keras.utils.set_random_seed(number)
             model = build(name, dataset.input, len(dataset.y_names))
-            share = _Share(clock, TRIAL_S / len(names) / FOLDS)
+            share = _Share(clocks, TRIAL_S / len(names) / FOLDS)
             with tempfile.TemporaryDirectory() as folder, suppress(LimitNotMet):  # it diverged: nothing is right
                 train_one(
                     model,
@@ -174,7 +185,7 @@ def quick_run(recipe: Recipe, folder: Path, classifiers: Path | None = None) -> 
     from edgeveil.trainer.train import train
 
     try:
-        run = train(recipe, folder, budget="quick", classifiers=classifiers)
+        run = train(recipe, folder, budget="quick", classifiers=classifiers, trial=True)
     except LimitNotMet:
         return None
     found = run.facts["validation"]
@@ -196,8 +207,7 @@ def least_kept(yardstick: float, chance: float) -> float:
 def refuse_hopeless(on_y: Look, tried: Sequence[Tried]) -> None:
     """Raise ``LimitNotMet`` where nothing reads y, so that no perturber keeps any of it."""
     best = max([on_y.accuracy, *(one.accuracy for one in tried)])
-    sure = on_y.chance + 2 * float(np.sqrt(on_y.chance * (1 - on_y.chance) / on_y.rows))
-    if not beats_guessing(best, on_y.chance) or best < sure:
+    if not beats_guessing(best, on_y.chance) or best < on_y.chance + room(on_y.chance, on_y.rows):
         raise LimitNotMet(
             f"No recipe is written: y cannot be read from x. {_figures(on_y, tried)} of {on_y.rows} rows, "
             "cross-validated. Give features in place of raw samples, more rows, or another y."
@@ -235,8 +245,8 @@ def floor(reads: float, chance: float, rows: int = ROWS) -> float:
     """The accuracy of y that a recipe asks for: ten points below ``reads``, more where ``rows`` are few, but better
     than guessing."""
     better = chance + MARGIN * (1 - chance)
-    room = max(LOOK_POINTS, 2 * float(np.sqrt(max(0.0, reads * (1 - reads)) / rows)))
-    return round(float(np.clip(max(reads - room, better), 0.05, 0.97)), 2)
+    below = reads - max(LOOK_POINTS, room(reads, rows))
+    return round(float(np.clip(max(below, better), 0.05, 0.97)), 2)
 
 
 def notes(on_y: Look, on_z: Look, tried: Sequence[Tried], *, untried: bool = False) -> list[str]:
@@ -276,14 +286,17 @@ def notes(on_y: Look, on_z: Look, tried: Sequence[Tried], *, untried: bool = Fal
 
 
 class _Share:
-    """A share of the time: whether it is over, and whether it ever was found to be."""
+    """A share of the time, over when it is by each of the clocks; it begins after the first epoch, which compiles."""
 
-    def __init__(self, clock: Callable[[], float], seconds: float) -> None:
-        self._clock, self._ends, self.was_over = clock, clock() + seconds, False
+    def __init__(self, clocks: Sequence[Callable[[], float]], seconds: float) -> None:
+        self._clocks, self._seconds, self.was_over = clocks, seconds, False
+        self._ends: list[float] = []
 
     def over(self) -> bool:
         """Asked after each epoch."""
-        self.was_over = self._clock() >= self._ends
+        now = [clock() for clock in self._clocks]
+        self._ends = self._ends or [one + self._seconds for one in now]
+        self.was_over = all(one >= end for one, end in zip(now, self._ends, strict=True))
         return self.was_over
 
 

@@ -20,7 +20,8 @@ from edgeveil.trainer.datasets.encoding import described
 from edgeveil.trainer.datasets.loaders import films, formats, image_folder, npz
 from edgeveil.trainer.datasets.readings import checked_samples, class_numbers, taken_for
 from edgeveil.trainer.datasets.samples import extremes
-from edgeveil.trainer.datasets.slicing import FEWEST_GROUPS, FEWEST_ROWS, SLICES
+from edgeveil.trainer.datasets.slicing import FEWEST_GROUPS, SLICES
+from edgeveil.trainer.measures.enough import SLICE_ROWS
 from edgeveil.trainer.recipe.data_section import PICTURES, Columns
 from edgeveil.trainer.scaffold import new
 from edgeveil.trainer.scaffold.given import EXAMPLE, Given, data_section, is_folder, smaller, turned_round
@@ -28,7 +29,7 @@ from edgeveil.trainer.scaffold.new import first_guess
 
 SHOWN = 10  # classes of a column, the commonest first
 MOST_CLASSES = 50  # of a column that could be y or z
-LEAST = SLICES * FEWEST_ROWS  # rows of a class
+LEAST = SLICES * SLICE_ROWS  # rows of a class
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,11 @@ from pydantic import BaseModel
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.trainer import datasets
-from edgeveil.trainer.attacks.problem import FEWEST_ROWS, FEWEST_UNITS
 from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec
 from edgeveil.trainer.datasets.prior import finest, follows
-from edgeveil.trainer.datasets.slicing import FEWEST_ROWS as ROWS_OF_A_CELL
+from edgeveil.trainer.measures import certificate
+from edgeveil.trainer.measures.enough import LEARN_ROWS, LEARN_UNITS, RATE, SHOWN_ROWS, SLICE_ROWS
+from edgeveil.trainer.networks.training import beats_guessing
 from edgeveil.trainer.perturbers.codebook import CODES, synthesis
 from edgeveil.trainer.recipe import messages
 from edgeveil.trainer.recipe.perturber import KINDS, of_kind, title
@@ -31,9 +32,6 @@ from edgeveil.trainer.scaffold.given import PEOPLE, Given, capture_section, data
 # What data cannot support, said before any training, with what to do.
 
 
-ENOUGH_ROWS = 30  # of a class: below that a rate of it is mostly chance
-ENOUGH_PEOPLE = 30
-ROWS_OF_A_CODE = 10  # at least: a code's picture is a mean of so many
 TELLING = 0.95  # share of rows in which z follows from y alone
 
 
@@ -41,13 +39,13 @@ def check(dataset: Dataset) -> None:
     """Raise ``BadInput`` where too few rows or people are left for an adversary to learn on: no audit, so no bundle."""
     rows = dataset.slices.training()
     units = len(rows) if dataset.cluster is None else len(np.unique(dataset.cluster[rows]))
-    if len(rows) >= FEWEST_ROWS and units >= FEWEST_UNITS:
+    if len(rows) >= LEARN_ROWS and units >= LEARN_UNITS:
         return
     of = dataset.cluster_kind or "row"
     raise BadInput(
-        f"The audit needs at least {FEWEST_ROWS} rows of {FEWEST_UNITS} subjects or sessions to learn on, and "
+        f"The audit needs at least {LEARN_ROWS} rows of {LEARN_UNITS} subjects or sessions to learn on, and "
         f"the training slices have {len(rows)} rows of {units} {of}s: add {'rows' if of == 'row' else of + 's'}, until "
-        f"there are {2 * FEWEST_UNITS} in all."
+        f"there are {2 * LEARN_UNITS} in all."
     )
 
 
@@ -61,11 +59,11 @@ def _rare(dataset: Dataset) -> list[str]:
     said = []
     for of, labels, names in (("y", dataset.y, dataset.y_names), ("z", dataset.z, dataset.z_names)):
         counts = np.bincount(labels[rows], minlength=len(names))
-        few = [f'"{name}" {count}' for name, count in zip(names, counts, strict=True) if count < ENOUGH_ROWS]
+        few = [f'"{name}" {count}' for name, count in zip(names, counts, strict=True) if count < RATE]
         if few:
             listed = ", ".join(few[:3]) + (f" and {len(few) - 3} more" if len(few) > 3 else "")
             said.append(
-                f"Classes of {of} with fewer than {ENOUGH_ROWS} rows: {listed}. What is said of them is mostly chance: "
+                f"Classes of {of} with fewer than {RATE} rows: {listed}. What is said of them is mostly chance: "
                 "add rows, merge classes, or leave these out."
             )
     return said
@@ -75,11 +73,11 @@ def _people(dataset: Dataset) -> list[str]:
     if dataset.cluster is None or dataset.cluster_kind != "subject":
         return []
     people = len(np.unique(dataset.cluster[dataset.slices.rows()]))
-    if people >= ENOUGH_PEOPLE:
+    if people >= RATE:
         return []
     return [
-        f"There are {people} people, and no one is in two slices: figures about people never seen are wide. Add people "
-        f"until there are {ENOUGH_PEOPLE}."
+        f"There are {people} people, and no one is in two slices: figures about people never seen are wide. Add "
+        f"people: for a certificate {certificate.units_needed()} are needed in the test slice."
     ]
 
 
@@ -215,16 +213,23 @@ def _quickly(draft: Draft) -> tuple[str, tuple[str, ...]]:
             if not of_kind(kind).unbounded:
                 trained.setdefault(network, place)
             if seen.kept >= least or draft.of[kind]["floor_is"] is ONE_REPORT:
-                limit = first_look.floor(seen.kept, on_y.chance, seen.rows)
-                return draft.text(kind, network, min(reads, seen.raw), limit), (*draft.notes, _sentence(seen, limit))
+                return _as_seen(draft, reads, seen)
+    # Where so few rows are judged that the best may only have had no luck, its limit is so much lower.
+    best = max(runs, key=lambda one: one.kept, default=None)
+    if best is not None and beats_guessing(best.kept, on_y.chance) and best.kept + best.room >= least:
+        return _as_seen(draft, reads, best)
     raise first_look.none_kept(on_y, tried, runs)
 
 
-def _sentence(seen: first_look.Seen, limit: float) -> str:
-    return (
+def _as_seen(draft: Draft, reads: float, seen: first_look.Seen) -> tuple[str, tuple[str, ...]]:
+    """The text of what was seen to keep y, and the notes."""
+    limit = first_look.floor(seen.kept, draft.look["y"].chance, seen.rows)
+    text = draft.text(seen.kind, seen.architecture, min(reads, seen.raw), limit)
+    said = (
         f"A quick run ({title(seen.kind).lower()}, {seen.architecture}) keeps y in {seen.kept:.1%} of {seen.rows} rows "
         f"(by {seen.reader}); the limit is {limit:.0%}."
     )
+    return text, (*draft.notes, said)
 
 
 def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = False) -> Draft:
@@ -330,7 +335,7 @@ def usual(dataset: Dataset, *, stream: bool = False) -> tuple[str, str]:
     """The kind that holds for such data, "codebook" or "label-only", and why."""
     part = dataset.part("perturber")
     cells = len(np.unique(np.stack([part.y, part.z]), axis=1).T)
-    needed = max(ROWS_OF_A_CELL * cells, ROWS_OF_A_CODE * CODES * len(dataset.y_names))
+    needed = max(SLICE_ROWS * cells, SHOWN_ROWS * CODES * len(dataset.y_names))
     if synthesis.fewest_drawn(dataset, stream=stream).min() < 2:
         return "label-only", "a class of y has one person to learn codes from, and a mean must be of several"
     if len(part) < needed:

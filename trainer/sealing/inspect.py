@@ -16,6 +16,7 @@ from edgeveil.edge_runtime.manifest.manifest import Manifest, expected
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.signing.keys import Key
 from edgeveil.edge_runtime.util import strict_json
+from edgeveil.trainer.audit.verdict import words
 from edgeveil.trainer.report.card_page import as_lines, brief_lines
 from edgeveil.trainer.sealing.seal import checked_card
 
@@ -72,6 +73,8 @@ class View:
         yield f"signed by {self.signer.name}, key {self.bundle.key}"
         if manifest.privacy.file is None:
             yield NOT_AUDITED
+        elif not self.whole and self.bundle.audit is not None:
+            yield f"audit: {words(self.bundle.audit)}"
 
     def _brief(self) -> Iterator[str]:
         """What it is, what is sent and what its card says first: with the head at most 25 lines."""

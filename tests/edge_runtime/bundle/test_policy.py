@@ -6,7 +6,7 @@ import pytest
 
 from edgeveil.edge_runtime.bundle.audit_document import read_audit
 from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
-from edgeveil.edge_runtime.bundle.policy import Demand, NoPolicyForAudit, Policy, open_policy, read_policy
+from edgeveil.edge_runtime.bundle.policy import Demand, NoPolicyForAudit, Policy, announce, open_policy, read_policy
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.bundle.trust_store import open_trust, update_policy, update_trust
@@ -322,3 +322,11 @@ def test_a_bundle_is_held_to_it_as_a_whole_and_then_by_what_was_chosen(tmp_path)
     trust = Trust([bundles.trusted()], policy=Asked([]))
     with Perturber.open(numpy_bundle(tmp_path, accuracy=0.52), trust=trust):
         assert asked == [None, "numpy"]
+
+
+def test_a_bundle_that_leaks_is_not_run_without_a_word(tmp_path, capsys):
+    bundle = read_bundle(numpy_bundle(tmp_path, accuracy=0.6), Trust([bundles.trusted()]))
+    announce(bundle)
+    assert "leaks" not in capsys.readouterr().err
+    announce(bundle._replace(audit={**bundle.audit, "verdict": {"word": "leaks", "line": "much"}}))
+    assert "its audit found that it leaks; its privacy card says what" in capsys.readouterr().err

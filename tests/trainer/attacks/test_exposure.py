@@ -173,6 +173,6 @@ def test_what_there_is_too_little_of_is_said_with_the_number_needed():
     )
     classes, rows = run_all.warnings(starved)
     assert "1 of 2 classes of z have fewer than 20 training rows (the rarest 5)" in classes
-    assert "385 are needed" in rows
+    assert "wider than 5 points either way" in rows
     people = replace(plenty, test=replace(plenty.test, cluster=np.arange(2000) % 7))
     assert "holds 7 subjects or sessions" in run_all.warnings(people)[0]

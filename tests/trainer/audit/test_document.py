@@ -1,6 +1,7 @@
 """audit.json, the text of it and the verdict say the same, and say it honestly; schema 1 is read for ever."""
 
 import copy
+import dataclasses
 import json
 
 import jsonschema
@@ -10,8 +11,8 @@ from edgeveil.edge_runtime.bundle.audit_document import check_audit
 from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.trainer.audit.document import add_column, read, save
-from edgeveil.trainer.audit.findings import LABEL_ONLY, Finding, attacks, best, findings, guess, kept, most_bits
-from edgeveil.trainer.audit.text import as_text, blocks, lines, next_step, summary
+from edgeveil.trainer.audit.findings import LABEL_ONLY, Finding, attacks, best, findings, fixed, guess, kept, most_bits
+from edgeveil.trainer.audit.text import answers_in_words, as_text, blocks, lines, next_step, summary
 from edgeveil.trainer.audit.verdict import words
 from scripts.audit_rows import fields
 from tests.support.audit_documents import before, document, schema_1
@@ -59,11 +60,22 @@ def test_most_bits_may_be_another_attack():
 
 def test_findings_of_a_document_are_asked_by_output():
     made = document()
-    assert kept(made).value == 0.96
+    assert kept(made).value == fixed(made).value == 0.96
     assert guess(made) == 0.6
     assert [one.name for one in attacks(made, LABEL_ONLY)] == [one.name for one in attacks(made)]
     assert best(made, LABEL_ONLY).figures["right"].value == 0.6
     assert {one.of for one in findings(made)} == {"sent", "label-only", "raw"}
+
+
+def test_what_is_kept_is_what_the_reader_reads_that_was_best_on_validation():
+    made, raw = document(), fixed(document())
+    by = {"lucky on the test": (0.99, 0.5), "best": (0.98, 0.97)}
+    made["findings"] += [
+        dataclasses.replace(raw, name=name, value=value, chosen_by=chosen).as_json()
+        for name, (value, chosen) in by.items()
+    ]
+    assert (kept(made).name, kept(made).value, fixed(made).value) == ("best", 0.98, 0.96)
+    assert "98.0 %" in dict(answers_in_words(made))["What is kept"]
 
 
 def test_a_finding_is_written_without_what_is_at_its_default_and_read_back():

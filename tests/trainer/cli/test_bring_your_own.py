@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import referencing
 
+from edgeveil.edge_runtime.cli.main import main as edge
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.attacks import ahead
 from edgeveil.trainer.audit.findings import best, findings, guess
@@ -116,6 +117,33 @@ def test_a_codebook_of_ones_own_data_is_certified_by_its_people(work, trial, cap
     assert "never saw" in found.more["people"]
     free = next(one for one in every if one.name == CAPACITY)
     assert [one["sentence"] for one in card["guarantees"]] == [free.text]
+
+
+def test_a_table_as_people_write_them_is_sealed_and_the_board_reads_its_raw_rows(work, trial, capsys):
+    """Text, true and false, empty cells, decimal commas, long identifiers, and a class that is called none."""
+    rng, lines = np.random.default_rng(1), ["person;city;member;weight;steps;activity;group"]
+    for row in range(SUBJECTS * EACH):
+        person, y = row // EACH, row % 2
+        weight = f"{60 + 20 * y + rng.normal():.1f}".replace(".", ",")
+        steps = "" if row % 7 == 3 else f"{rng.integers(1000, 9000)}"
+        about = ("Bern", "Ulm", "Wien")[row % 3], ("true", "false")[row % 5 == 0], weight, steps
+        lines.append(";".join([str(10**18 + person), *about, ("none", "walk")[y], ("a", "b")[person % 2]]))
+    table = work / "people.csv"
+    table.write_text("\n".join(lines) + "\n", encoding="utf-8-sig")
+    named = ["--target", "activity", "--sensitive", "group", "--subject", "person"]
+    path = work / "people.toml"
+    edgeveil("data", "inspect", f"csv:{table}", *named)
+    assert "wrong:" not in capsys.readouterr().out
+    edgeveil("recipe", "new", f"csv:{table}", *named, "--kind", "label-only", "--no-trial", "--out", path)
+    card = card_of(work, "people", capsys)
+    assert card["target"]["classes"] == ["none", "walk"]
+    assert card["data"]["clusters"] == {"kind": "subject", "test": SUBJECTS // 3}
+    raw, sent = work / "raw.csv", work / "sent.npz"
+    raw.write_text("\n".join(";".join(line.split(";")[1:5]) for line in lines[:9]) + "\n")
+    run = ["run", work / "people.veil", "--trust", work / "keys", "--source", f"csv:{raw}", "--sink", f"npz:{sent}"]
+    assert edge([str(word) for word in run]) == 0
+    with np.load(sent) as found:
+        assert len(found["x"]) == 8
 
 
 @pytest.mark.nightly

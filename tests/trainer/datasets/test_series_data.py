@@ -222,7 +222,10 @@ def test_no_folder_of_recordings(tmp_path):
 def test_windows_of_other_channels(tmp_path):
     x, y, z = made()
     np.savez(tmp_path / "x.npz", x=np.moveaxis(x, 1, 2), y=y, z=z)
-    with pytest.raises(BadInput, match=r"must be \(N, steps, 2\).*got \(240, 2, 32\)"):
+    with pytest.raises(BadInput, match=r"must be \(N, steps, 2\).*got \(240, 2, 32\).*moveaxis"):
+        datasets.load(recipe(f"npz:{tmp_path / 'x.npz'}"))
+    np.savez(tmp_path / "x.npz", x=x.reshape(len(x), -1), y=y, z=z)
+    with pytest.raises(BadInput, match=r"got \(240, 64\)\. .*: x\.reshape\(len\(x\), -1, 2\)"):
         datasets.load(recipe(f"npz:{tmp_path / 'x.npz'}"))
 
 

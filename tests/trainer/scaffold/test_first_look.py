@@ -55,9 +55,9 @@ def test_what_nothing_reads_and_what_y_tells_is_refused_with_its_figures(tmp_pat
     assert not (tmp_path / "mine.toml").exists()
 
 
-def seen(kept, kind="codebook", network="normed-mlp"):
+def seen(kept, kind="codebook", network="normed-mlp", rows=400):
     """What a quick run showed."""
-    return Seen(kind, network, kept, "the label that is sent", 40, 0.9)
+    return Seen(kind, network, kept, "the label that is sent", rows, 0.9)
 
 
 def test_where_a_run_does_not_keep_y_the_next_network_and_the_next_kind_are_tried(tmp_path, monkeypatch):
@@ -79,9 +79,47 @@ def test_where_a_run_does_not_keep_y_the_next_network_and_the_next_kind_are_trie
     ]
     assert (recipe.perturber.kind, recipe.limits.target_accuracy) == ("label-only", 0.8)
     monkeypatch.setattr(first_look, "quick_run", lambda recipe, *_: seen(0.6))
-    with pytest.raises(LimitNotMet, match=r"the best of 2 quick runs, codebook .* keeps y in 60\.0% of 40 rows"):
+    with pytest.raises(LimitNotMet, match=r"the best of 2 quick runs, codebook .* keeps y in 60\.0% of 400 rows"):
         new(write_npz(tmp_path), tmp_path / "other.toml", trial=True, kind="codebook")
     assert not (tmp_path / "other.toml").exists()
+
+
+def test_few_rows_are_given_their_luck_and_a_lower_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(first_look, "with_networks", lambda *_, **__: [Tried("normed-mlp", 0.97)])
+    runs = {"codebook": 0.8, "label-only": 0.86}  # at least .87 are needed
+    monkeypatch.setattr(
+        first_look, "quick_run", lambda recipe, *_: seen(runs[recipe.perturber.kind], recipe.perturber.kind, rows=40)
+    )
+    recipe, said = new(write_npz(tmp_path), tmp_path / "mine.toml", trial=True)
+    assert (recipe.perturber.kind, recipe.limits.target_accuracy) == ("label-only", 0.75)
+    assert "keeps y in 86.0% of 40 rows" in said
+    monkeypatch.setattr(
+        first_look,
+        "quick_run",
+        lambda recipe, *_: seen(runs[recipe.perturber.kind], recipe.perturber.kind, rows=40_000),
+    )
+    with pytest.raises(LimitNotMet, match=r"keeps y in 86\.0% of 40000 rows"):
+        new(write_npz(tmp_path), tmp_path / "other.toml", trial=True)
+
+
+def test_the_time_of_a_trial_is_no_time_of_others_and_none_of_compiling():
+    wall, processor = iter([100.0, 130.0, 131.0]), iter([10.0, 12.0, 40.0])
+    share = first_look._Share([lambda: next(wall), lambda: next(processor)], 20.0)
+    assert [share.over(), share.over(), share.over()] == [False, False, True]
+
+
+def test_ctrl_c_in_a_quick_run_names_no_folder_that_will_be_gone(tmp_path, monkeypatch, capsys):
+    from edgeveil.trainer import train
+
+    def stopped(_run):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(first_look, "with_networks", lambda *_, **__: [Tried("normed-mlp", 0.97)])
+    monkeypatch.setattr(train, "train_classifiers", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        new(write_npz(tmp_path), tmp_path / "mine.toml", trial=True)
+    assert "checkpoint" not in capsys.readouterr().err
+    assert not (tmp_path / "mine.toml").exists()
 
 
 def test_a_real_quick_run_shows_what_is_kept(tmp_path, monkeypatch):

@@ -15,11 +15,12 @@ from typing import cast
 import numpy as np
 from scipy import stats
 
-from edgeveil.trainer.attacks.problem import FEWEST_ROWS_PER_VALUE, MOST_VALUES, Codes, Problem, Released, keys
+from edgeveil.trainer.attacks.problem import MOST_VALUES, Codes, Problem, Released, keys
 from edgeveil.trainer.attacks.protocol import Adaptive
 from edgeveil.trainer.datasets.base import Part
 from edgeveil.trainer.measures import attack_metrics, certificate, intervals
 from edgeveil.trainer.measures.certificate import count, released_counts
+from edgeveil.trainer.measures.enough import ROWS_OF_A_VALUE
 
 SHRINKAGE = (0.5, 2.0, 8.0, 32.0)  # rows that P(z|y) counts for; the best by cross-entropy on held-out rows is taken
 
@@ -34,7 +35,7 @@ class CodeCounts(Adaptive):
     def why_not(self, problem: Problem) -> str | None:
         """Outputs that do not repeat are not codes."""
         count = len(set(values(problem.fit, few=problem.few_values)))
-        if count > MOST_VALUES or len(problem.fit) < FEWEST_ROWS_PER_VALUE * count:
+        if count > MOST_VALUES or len(problem.fit) < ROWS_OF_A_VALUE * count:
             what = "frames" if problem.fit.also is None else "codes"
             return f"{count:,} different {what} in {len(problem.fit):,} rows are no codes to count"
         return None

@@ -11,8 +11,9 @@ from edgeveil.trainer.attacks.families.cnn import batch_norm_trunk
 from edgeveil.trainer.attacks.families.mlp import mlp_trunk
 from edgeveil.trainer.attacks.families.network import series_trunk
 from edgeveil.trainer.attacks.families.networks import NetworkAttack, Trunk, train
-from edgeveil.trainer.attacks.problem import FEWEST_ROWS, FEWEST_UNITS, Problem, Released, cut, joined
+from edgeveil.trainer.attacks.problem import Problem, Released, cut, joined
 from edgeveil.trainer.attacks.protocol import Kind
+from edgeveil.trainer.measures.enough import LEARN_ROWS, LEARN_UNITS
 
 SHARE = 0.25  # of a network's budget: clean samples are easy to learn, and what it reads is no evidence
 
@@ -31,9 +32,9 @@ class Transfer:
         if clean is None:
             return "no clean rows were given"
         units = len(clean) if clean.cluster is None else len(np.unique(clean.cluster))
-        if len(clean) < FEWEST_ROWS or units < FEWEST_UNITS:
+        if len(clean) < LEARN_ROWS or units < LEARN_UNITS:
             return (
-                f"another classifier needs {FEWEST_ROWS} rows of {FEWEST_UNITS} units in the first slice; it holds "
+                f"another classifier needs {LEARN_ROWS} rows of {LEARN_UNITS} units in the first slice; it holds "
                 f"{len(clean)} of {units}"
             )
         return None

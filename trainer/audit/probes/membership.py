@@ -20,12 +20,13 @@ from edgeveil.trainer.audit.probes import Probe
 from edgeveil.trainer.audit.probes.areas import Scored
 from edgeveil.trainer.audit.sections import About
 from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.measures.enough import PERCENT_ROWS
 
 ASKED = "membership"
 SENT, HELD = "from x' and y", "from x, x' and y"
 MEANING = "whether a sample was in the slice that trained the perturber; interval by resampled units"
 ON_BOARD = "what left of members was made on the workstation, and of others on the board: that alone tells them apart"
-FEWEST = 200  # members, and others: 100 of each to judge, so that 1 % of them is a row
+FEWEST = 2 * PERCENT_ROWS  # members, and others: half of each to judge
 FEWEST_UNITS = 8
 MOST = 6000
 COMPONENTS = 40

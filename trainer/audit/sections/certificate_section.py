@@ -23,10 +23,10 @@ from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.measures import attack_metrics, certificate
 from edgeveil.trainer.measures.black_box import total_variation
 from edgeveil.trainer.measures.certificate import over_null
+from edgeveil.trainer.measures.enough import RATE
 from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.measures.per_code import PerCode, per_code
 
-FEWEST = 30  # units of a pair of y and code; with fewer its bound is close to certainty, whatever the code tells
 COVERED = 0.9  # of the samples, by pairs of that many units; below, there is no bound worth the name
 ALMOST = 0.5  # of the way from P(z | y) to certainty; beyond, a factor says little
 
@@ -61,14 +61,14 @@ def per_code_section(
     asked: dict[str, Any] = {"shape": shape, "cluster": cluster, "confidence": confidence, "tried": tried}
     every = per_code(y, code, z, rng=np.random.default_rng([seed, 11]), **asked)
     often = None
-    if every.fewest < FEWEST:
+    if every.fewest < RATE:
         try:
-            often = per_code(y, code, z, rng=np.random.default_rng([seed, 11]), fewest=FEWEST, **asked)
+            often = per_code(y, code, z, rng=np.random.default_rng([seed, 11]), fewest=RATE, **asked)
         except BadInput:  # no pair has as many
             often = None
     bound = every if often is None else often
-    given = every.fewest >= FEWEST or (often is not None and often.share >= COVERED)
-    needed = None if every.fewest >= FEWEST else _rounded_up(every.units * FEWEST / max(every.fewest, 1))
+    given = every.fewest >= RATE or (often is not None and often.share >= COVERED)
+    needed = None if every.fewest >= RATE else _rounded_up(every.units * RATE / max(every.fewest, 1))
     text = _sentence(every, bound, given=given, needed=needed, unit=unit, slices=slices, tried=tried)
     more: dict[str, Any] = {
         **KIND,
@@ -90,7 +90,7 @@ def per_code_section(
         one = per_code(predicted, code, z, rng=np.random.default_rng([seed, 13]), **asked)
         codes = int(sendable.sum())
         more = {**KIND, "codes": codes, "unseen": codes - one.pairs, "fewest": one.fewest if codes == one.pairs else 0}
-        given = more["fewest"] >= FEWEST
+        given = more["fewest"] >= RATE
         found.append(_bounded(OF_CLASS, one, _sentence_of_class(one, more, unit), given=given, more=more))
     if given or found[0].bound:
         text = "F if the codes are independent given y and z: compare the attack on linked codes"
@@ -144,7 +144,7 @@ def _sentence(
     if needed is None:
         return f"{text}."
     return (
-        f"{text}. This leaves out codes that came with a y for fewer than {FEWEST} {unit}, "
+        f"{text}. This leaves out codes that came with a y for fewer than {RATE} {unit}, "
         f"{100 * (1 - bound.share):.1f} % of the samples: for these F = {_up(every.factor)} says almost nothing, and "
         f"about {needed:,} {unit} would be needed."
     )
@@ -152,7 +152,7 @@ def _sentence(
 
 def _sentence_of_class(found: PerCode, of_class: Mapping[str, Any], unit: str) -> str:
     codes, fewest = of_class["codes"], of_class["fewest"]
-    if fewest < FEWEST:
+    if fewest < RATE:
         return (
             f"Given the class that is sent in place of y, not every code has a bound either: the rarest of {codes:,} "
             f"was counted for {fewest:,} {unit}. Fewer `perturber.codes` give each more."
@@ -288,8 +288,13 @@ def _averaged(
     stream: Mapping[str, Any] | None,
 ) -> Finding:
     """The bound on the average, with what was counted; where too few were, what it needs."""
-    needed = {"within_10_points": found.needed(10), "within_5_points": found.needed(5)}
-    more = {"unit": unit, "needed": needed, "scope": _scope(stream), "people": people, "people_splits": halves}
+    more = {
+        "unit": unit,
+        "needed": {"within_10_points": found.needed},
+        "scope": _scope(stream),
+        "people": people,
+        "people_splits": halves,
+    }
     facts: dict[str, Any] = {"rows": found.rows, "more": {**KIND, **asdict(found), **more}}
     if not found.sufficient:
         return Finding(question, AVERAGE, not_run=found.sentence(unit), **facts)

@@ -24,7 +24,6 @@ from scipy import special
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks import sequences
 from edgeveil.trainer.attacks.findings import Scored
-from edgeveil.trainer.attacks.problem import FEWEST_ROWS_PER_VALUE
 from edgeveil.trainer.attacks.rows import freshest, prior
 from edgeveil.trainer.attacks.sequences import LENGTHS, Tracks, added_up, timed
 from edgeveil.trainer.audit.findings import Finding
@@ -33,6 +32,7 @@ from edgeveil.trainer.audit.subject import track_perturber
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.measures import attack_metrics, certificate, intervals
 from edgeveil.trainer.measures.attack_metrics import accuracy, counted_prior
+from edgeveil.trainer.measures.enough import ROWS_OF_A_VALUE
 from edgeveil.trainer.measures.intervals import Interval
 
 # A 1-D convolutional network on the codes of a track, in order of time.
@@ -214,7 +214,7 @@ def tracks(
     """
     codes = _codes([out for _, out in slices.values()])
     different = len(np.unique(np.concatenate(codes)))
-    if attack is not None and len(codes[0]) < FEWEST_ROWS_PER_VALUE * different:
+    if attack is not None and len(codes[0]) < ROWS_OF_A_VALUE * different:
         codes = []
     found: list[Finding] = []
     for length in LENGTHS:

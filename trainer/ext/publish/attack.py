@@ -19,7 +19,7 @@ from scipy import special
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.attacks.findings import Row, Scored, score
-from edgeveil.trainer.attacks.problem import BUDGETS, FEWEST_ROWS, FEWEST_UNITS, Problem, Released, units_of
+from edgeveil.trainer.attacks.problem import BUDGETS, Problem, Released, units_of
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries, without_d_z
 from edgeveil.trainer.attacks.rows import FOLDS, Question, question_of_fresh
@@ -37,6 +37,7 @@ from edgeveil.trainer.ext.publish.levels import normal
 from edgeveil.trainer.ext.publish.plan import Plan
 from edgeveil.trainer.ext.publish.published import Output, Published, read
 from edgeveil.trainer.measures.attack_metrics import FLOOR, counted_prior
+from edgeveil.trainer.measures.enough import LEARN_ROWS, LEARN_UNITS
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
@@ -202,7 +203,7 @@ def _without_rare(
 
 def _require_enough(settings: Attack, units: Units) -> None:
     rows = units.views["columns"][1]
-    for count, fewest, what in ((len(rows), FEWEST_ROWS, "rows"), (units_of(rows), FEWEST_UNITS, "people")):
+    for count, fewest, what in ((len(rows), LEARN_ROWS, "rows"), (units_of(rows), LEARN_UNITS, "people")):
         needed = -(-fewest * FOLDS // (FOLDS - 1)) + 1  # the smallest of the parts to learn on lacks a fold
         if count < needed:
             raise BadInput(

@@ -122,7 +122,10 @@ def fit(
 
 
 def check(section: Codebook, dataset: Dataset) -> None:
-    """Raise ``BadInput`` where the data have no pictures for every code: no consent, or too few people of a class."""
+    """Raise ``BadInput`` where the data have not what is to be kept, or no pictures for every code: no consent, or too
+    few people of a class."""
+    for name in section.keep:
+        funnel.source(name, dataset.unit(dataset.x[:1]), dataset.attributes)
     if section.synthesis == "donor":
         synthesis.check_consent(dataset.consent, public=section.public_data)
     if section.synthesis == "centroid" and dataset.units is None:  # under [private] noise does what the count is for

@@ -219,7 +219,7 @@ def fit_kept(
         raise BadInput(f"`weights` must hold one number for each of the {len(keep)} of `keep`; got {len(shares)}.")
     parts = []
     for name, share in zip(keep, shares / shares.sum(), strict=True):
-        of = _source(name, u, attributes or {})
+        of = source(name, u, attributes or {})
         values = of(u, rows)
         numbered = np.unique(y, return_inverse=True)[1].reshape(-1)
         residual = values - group_means(values, numbered, int(numbered.max()) + 1)[numbered]
@@ -233,7 +233,8 @@ def fit_kept(
     )
 
 
-def _source(name: str, u: np.ndarray, attributes: Mapping[str, np.ndarray]) -> Values:
+def source(name: str, u: np.ndarray, attributes: Mapping[str, np.ndarray]) -> Values:
+    """The values of a property that ``keep`` names. Raises ``BadInput`` where samples as u (n, ...) have none such."""
     if name == "pixels":
         return lambda u, _rows: u.reshape(len(u), -1).astype(np.float64)
     if name == "moments":

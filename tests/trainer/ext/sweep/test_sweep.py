@@ -14,7 +14,7 @@ from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.trainer.attacks import run_all
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.audit.audit import audit
-from edgeveil.trainer.audit.text import readers
+from edgeveil.trainer.audit.findings import kept
 from edgeveil.trainer.datasets.base import Part
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.ext.sweep import axes as engines
@@ -236,7 +236,7 @@ def test_a_sweep_attacks_as_the_audit_does(names, tmp_path, monkeypatch):
     assert set(point["attacked_by"]) >= names - {"code counts"}  # two of them need the samples behind what left
     # Which of two attacks of nearly the same strength is worst may turn on rounding in what was trained.
     assert point["leak"]["accuracy"] == pytest.approx(rows["worst_adaptive"]["accuracy"], abs=0.05)
-    reader, _ = readers(audited)
+    reader = kept(audited)
     assert list(point["target"].values()) == [reader.value, *reader.interval]
 
 

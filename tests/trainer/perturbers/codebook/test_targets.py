@@ -1,10 +1,13 @@
 """T(x): moments are what they say, every part counts alike, and what does not vary is refused."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.measures.per_code import moments
+from edgeveil.trainer.perturbers.codebook import fit
 from edgeveil.trainer.perturbers.codebook.funnel import fit_kept
 
 
@@ -101,3 +104,9 @@ def test_of_large_samples_few_rows_have_the_components_of_their_covariance():
     kept = fit_kept(["pixels"], u, rows, y=np.zeros(40, np.int64))(u, rows)
     most = np.linalg.eigvalsh(np.cov(u, rowvar=False))[::-1][:16]
     np.testing.assert_allclose(kept.var(axis=0) / kept.var(axis=0).sum(), most / most.sum(), rtol=1e-4)
+
+
+def test_what_data_have_not_is_refused_before_any_training():
+    dataset = SimpleNamespace(x=np.zeros((4, 6)), unit=lambda x: x, attributes={"age": np.arange(4.0)})
+    with pytest.raises(BadInput, match=r'no "energy" in these data; it may name pixels, age'):
+        fit.check(SimpleNamespace(keep=["age", "energy"]), dataset)
