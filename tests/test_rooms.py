@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        89_670,
+        89_810,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -42,11 +42,12 @@ BUDGETS = {
         "record: raw samples of a site that their owner alone can open; 740 tables as they are: one plan of columns "
         "for training and the board; 1,580 networks of PyTorch, which become Keras models operation by operation; 260 "
         "a recipe that recipe new has seen a run of; 1,380 data in HDF5, TFRecord, WebDataset, Hugging Face datasets, "
-        "MCAP and rosbags; 660 data larger than memory, and several devices; 60 the memory that a board has.",
+        "MCAP and rosbags; 660 data larger than memory, and several devices; 60 the memory that a board has; 130 "
+        "counts that are enough in one place, and the default way on more data.",
     ),
-    "spine lines": Budget(80_370, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(80_500, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
-        448,
+        449,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of the fitting of networks, 9 of formats and "
@@ -54,17 +55,17 @@ BUDGETS = {
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
-    "modules under 40 lines": Budget(2, 0, "Modules that several packages import and none of them owns."),
+    "modules under 40 lines": Budget(3, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
     "scripts lines": Budget(
-        7_920,
+        7_790,
         7_000,
         "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters; PyTorch next to "
         "Keras, and other boosting next to ours, in one run each.",
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        78_350,
+        78_590,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, and of data larger than memory.",
