@@ -9,7 +9,7 @@ from tests.support import bundles
 from tests.support.checkout import ROOT
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # by day each fault: outside/test_service.py, inside/test_leaks.py
 def test_a_short_soak_accounts_for_every_frame(monkeypatch):
     """Its cleaner is a ready one, which takes no training."""
     monkeypatch.setattr(soak, "FEATURES", 6)

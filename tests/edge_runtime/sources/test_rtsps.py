@@ -115,6 +115,7 @@ def test_it_takes_calls_at_the_socket_that_listens_and_can_make_no_other_one_lis
     assert more.checked == plain.checked
 
 
+@pytest.mark.nightly  # by day its tunnel, above; three processes, test_network_fetch.py; and test_leaks.py
 @pytest.mark.cameras
 def test_a_service_reads_it_behind_the_filter_and_nothing_raw_is_elsewhere(certificates, tmp_path):
     programs.need(*programs.RTSP_SERVER)

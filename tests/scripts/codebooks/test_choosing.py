@@ -29,6 +29,7 @@ def test_a_fold_holds_rows_out_of_training_and_never_meets_the_test_slice(digits
     assert set(folds[0].slices.test) != set(folds[1].slices.test)
 
 
+@pytest.mark.nightly  # by day what is compared, above, and a price: test_funnel.py
 def test_settings_share_a_trunk_and_a_price_shows(digits, monkeypatch):
     from edgeveil.trainer.perturbers.codebook import fit
 
