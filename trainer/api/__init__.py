@@ -231,7 +231,8 @@ def export(
     from edgeveil.trainer.perturbers.codebook.synthesis import receiver_pool
     from edgeveil.trainer.runs.run import Run
 
-    boards, folder = [profiles] if isinstance(profiles, str) else list(profiles), Path(getattr(run, "folder", run))
+    boards = [profiles] if isinstance(profiles, str) else list(profiles)
+    folder = run.folder if isinstance(run, Run) else Path(run)
     samples = None if pool is None else receiver_pool(Run.open(folder), pool)
     return export_run(folder, boards, Path(out), all_formats=all_formats, emit=emit, pool=samples, replace=replace)
 
@@ -314,9 +315,10 @@ def audit(
     from pathlib import Path
 
     from edgeveil.trainer.audit.audit import audit as run_audit
+    from edgeveil.trainer.export.folder import ExportFolder
 
     return run_audit(
-        Path(getattr(folder_or_bundle, "folder", folder_or_bundle)),
+        folder_or_bundle.folder if isinstance(folder_or_bundle, ExportFolder) else Path(folder_or_bundle),
         artefact=artefact,
         budget=budget,
         seed=seed,
