@@ -86,16 +86,28 @@ def new_recipe(
     from edgeveil.trainer.scaffold.new import write_recipe
 
     place = Path(out)
-    data = data if isinstance(data, str) else _address(data, place)
-    write_recipe(Given(data, **columns), place, kind=kind, trial=trial)  # type: ignore[arg-type]
+    address = data if isinstance(data, str) else _address(data, place)
+    try:
+        write_recipe(Given(address, **columns), place, kind=kind, trial=trial)  # type: ignore[arg-type]
+    except BaseException:
+        if address is not data:  # else the next call with mended data would find it there
+            Path(address.partition(":")[2]).unlink(missing_ok=True)
+        raise
     return Recipe.find(place)
 
 
 def _address(data: "Any", place: "Path") -> str:
     """The address of arrays by name or of a data frame, which are written next to ``place``. Raises ``BadInput``."""
+    from collections.abc import Mapping
+
     from edgeveil.edge_runtime.errors import BadInput
 
     is_frame = hasattr(data, "to_csv")
+    if not is_frame and not isinstance(data, Mapping):
+        raise BadInput(
+            "Arrays by name, a data frame with to_csv, or an address such as npz:mine.npz were expected; got "
+            f"{type(data).__module__}.{type(data).__qualname__}. Write it as .csv or .parquet, and give csv:FILE."
+        )
     file = place.with_suffix(".csv" if is_frame else ".npz")
     if file.exists() or place.exists():
         raise BadInput(f"{file if file.exists() else place} exists and is not overwritten. Name another recipe.")
@@ -193,7 +205,7 @@ def train(
 
 
 def export(
-    run: "str | Path",
+    run: "Run | str | Path",
     profiles: "Sequence[str]",
     out: "str | Path",
     *,
@@ -204,7 +216,7 @@ def export(
 ) -> "ExportFolder":
     """Export a run for boards as TFLite and ONNX, checked and compared with Keras, as ``edgeveil export`` does.
 
-    ``run`` is the folder of a finished run, ``profiles`` lists boards by name (``edgeveil board list``) or TOML file,
+    ``run`` is a finished run or its folder, ``profiles`` lists boards by name (``edgeveil board list``) or TOML file,
     ``out`` is the folder to write, whole or not at all. ``all_formats`` makes every format. ``emit`` is ``"frame"``,
     ``"both"`` for the label of the recipe's head too, or ``"code"`` for a cleaner or codebook that sends its code
     alone; ``pool`` is how many samples of each code the receiver of a codebook draws from. ``replace`` gives an earlier
@@ -223,8 +235,9 @@ def export(
     from edgeveil.trainer.runs.run import Run
 
     boards = [profiles] if isinstance(profiles, str) else list(profiles)
-    samples = None if pool is None else receiver_pool(Run.open(Path(run)), pool)
-    return export_run(Path(run), boards, Path(out), all_formats=all_formats, emit=emit, pool=samples, replace=replace)
+    folder = run.folder if isinstance(run, Run) else Path(run)
+    samples = None if pool is None else receiver_pool(Run.open(folder), pool)
+    return export_run(folder, boards, Path(out), all_formats=all_formats, emit=emit, pool=samples, replace=replace)
 
 
 def wrap(
@@ -278,7 +291,7 @@ def wrap(
 
 
 def audit(
-    folder_or_bundle: "str | Path",
+    folder_or_bundle: "ExportFolder | str | Path",
     *,
     artefact: str = "tflite-int8",
     budget: str = "quick",
@@ -289,10 +302,10 @@ def audit(
 ) -> "dict[str, Any]":
     """Attack one artefact: how much does an adversary trained on its output learn about z?
 
-    ``folder_or_bundle`` is an export folder, or a sealed bundle, for which ``run`` (the folder of its run) and
-    ``trust`` (a folder of public keys) are needed. ``budget`` is ``"quick"`` or ``"thorough"``; ``seed`` is that of the
-    adversaries. An interrupted audit continues. ``jobs`` families learn at a time, each in a
-    process of its own; all learn in this one where it is None.
+    ``folder_or_bundle`` is what ``export`` returned or its folder, or a sealed bundle, for which ``run`` (the folder of
+    its run) and ``trust`` (a folder of public keys) are needed. ``budget`` is ``"quick"`` or ``"thorough"``; ``seed``
+    is that of the adversaries. An interrupted audit continues. ``jobs`` families learn at a time, each in a process of
+    its own; all learn in this one where it is None.
 
     Returns the audit, a dictionary of docs/reference/schemas/audit.schema.json. No file is written: ``edgeveil
     audit`` writes the ``audit.json`` that ``edgeveil seal`` needs. Raises ``BadInput``, ``BundleRefused``, or
@@ -305,9 +318,10 @@ def audit(
     from pathlib import Path
 
     from edgeveil.trainer.audit.audit import audit as run_audit
+    from edgeveil.trainer.export.folder import ExportFolder
 
     return run_audit(
-        Path(folder_or_bundle),
+        folder_or_bundle.folder if isinstance(folder_or_bundle, ExportFolder) else Path(folder_or_bundle),
         artefact=artefact,
         budget=budget,
         seed=seed,

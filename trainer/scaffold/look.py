@@ -22,6 +22,7 @@ from edgeveil.trainer.datasets.readings import checked_samples, class_numbers, t
 from edgeveil.trainer.datasets.samples import extremes
 from edgeveil.trainer.datasets.slicing import FEWEST_GROUPS, SLICES
 from edgeveil.trainer.measures.enough import SLICE_ROWS
+from edgeveil.trainer.networks.classifiers import Windows
 from edgeveil.trainer.recipe.data_section import PICTURES, Columns
 from edgeveil.trainer.scaffold import new
 from edgeveil.trainer.scaffold.given import EXAMPLE, Given, data_section, is_folder, smaller, turned_round
@@ -139,6 +140,11 @@ def _npz(given: Given) -> Found:
         )
     if raw.ndim == 3 and str(raw.dtype) not in ("uint8", "uint16"):
         notes.append(f"x is taken for pictures of one channel; of a series say {EXAMPLE}")
+    if raw.ndim == 2 and raw.shape[1] >= Windows.least:
+        notes.append(
+            f"x is taken for {raw.shape[1]} features, and a network of flat windows is tried; where they are steps of "
+            f"channels, x.reshape(N, steps, channels) with {EXAMPLE} makes them a series"
+        )
     labels = []
     for name, values in arrays.items():
         if name not in ("x", npz.LABELS):

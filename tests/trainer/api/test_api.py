@@ -85,6 +85,16 @@ def test_a_data_frame_is_taken_and_nothing_is_overwritten(tmp_path):
     assert not (tmp_path / "mine.npz").exists()
 
 
+def test_data_that_are_refused_leave_nothing_that_is_in_the_way_of_better_ones(tmp_path):
+    x, y = np.zeros((9, 2)), np.arange(9) % 2
+    for _ in range(2):
+        with pytest.raises(BadInput, match=r"the array `z` is missing"):
+            edgeveil.new_recipe({"x": x, "y": y}, tmp_path / "mine.toml")
+        assert list(tmp_path.iterdir()) == []
+    with pytest.raises(BadInput, match=r"Arrays by name, a data frame with to_csv, .* got builtins\.list\. Write it"):
+        edgeveil.new_recipe([x, y], tmp_path / "mine.toml")
+
+
 def test_an_exception_of_a_frame_is_a_sentence_for_every_reason():
     for reason in ("dtype", "shape", "not-finite", "code-range"):
         assert re.fullmatch(rf"This frame was dropped \({reason}\): .+\.", str(edgeveil.FrameDropped(reason)))
@@ -102,6 +112,13 @@ def test_the_examples_of_train_export_and_bundles_run(workplace):
     )
     run_example("open_bundle")
     run_example("edgeveil", picture=np.zeros((8, 8, 1), np.uint8))
+
+
+def test_a_run_and_an_export_are_taken_as_they_were_returned(workplace):
+    with pytest.raises(BadInput, match="runs/digits-export exists"):
+        edgeveil.export(Run.open(Path("runs/digits")), ["workstation"], "runs/digits-export")
+    with pytest.raises(BadInput, match="no-such"):
+        edgeveil.audit(ExportFolder.open(Path("runs/digits-export")), artefact="no-such")
 
 
 def test_what_a_notebook_shows_is_short(workplace):

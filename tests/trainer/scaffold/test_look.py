@@ -91,6 +91,14 @@ def test_arrays_that_are_turned_round_and_rows_of_nobody_are_said(tmp_path):
     assert found.wrong == []
 
 
+def test_vectors_that_may_be_windows_are_asked_about(tmp_path):
+    x = np.random.default_rng(0).normal(size=(ROWS, 96)).astype(np.float32)
+    found = look(Given(f"npz:{write_npz(tmp_path, x=x)}"))
+    assert "x is taken for 96 features" in found.notes[0]
+    assert "x.reshape(N, steps, channels) with --series rate=50" in found.notes[0]
+    assert not any("reshape" in note for note in look(Given(f"npz:{write_npz(tmp_path, x=x[:, :95])}")).notes)
+
+
 def test_classes_of_too_few_rows_are_wrong(tmp_path):
     z = np.zeros(ROWS, int)
     z[:3] = 1
