@@ -96,6 +96,11 @@ def _computed(model: Any, arrays: list[np.ndarray], batch: int) -> Any:
 # Compile Keras models for ``fit``.
 
 
+def at_once(steps: int) -> dict[str, int]:
+    """Options of ``compile_built`` for a training of so many steps: to trace eight as one pays where there are many."""
+    return {"steps_per_execution": 8 if steps > 300 else 1}
+
+
 def compile_built(model: Any, optimizer: Any, loss: Any, **options: Any) -> None:
     """``model.compile`` for training on a CPU; ``options`` are further ones of it. What is learned is the same.
 

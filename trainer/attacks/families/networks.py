@@ -15,7 +15,7 @@ from scipy import special
 from edgeveil.trainer.attacks import features
 from edgeveil.trainer.attacks.problem import Budget, Problem, Released
 from edgeveil.trainer.attacks.protocol import Adaptive
-from edgeveil.trainer.graphs.prediction import compile_built, predict
+from edgeveil.trainer.graphs.prediction import at_once, compile_built, predict
 
 Trunk = Callable[[Any, int], Any]  # a Keras tensor of frames (batch, *shape), Budget.widen -> features (batch, width)
 Look = Callable[[Released], "list[np.ndarray]"]  # rows -> the network's inputs
@@ -129,8 +129,9 @@ def descend(
 
     rows = len(fit[1])
     batch = int(np.clip(rows // 40, 32, 128))
-    schedule = keras.optimizers.schedules.CosineDecay(rate, epochs * -(-rows // batch))
-    compile_built(model, keras.optimizers.Adam(schedule), loss, steps_per_execution=8)
+    steps = epochs * -(-rows // batch)
+    schedule = keras.optimizers.schedules.CosineDecay(rate, steps)
+    compile_built(model, keras.optimizers.Adam(schedule), loss, **at_once(steps))
     model.fit(
         *fit,
         batch_size=batch,
