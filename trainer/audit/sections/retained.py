@@ -19,7 +19,7 @@ from edgeveil.trainer.attacks.rows import places, to_learn
 from edgeveil.trainer.audit.findings import DONOR, LABEL_ONLY, RAW, SENT, Finding, plain
 from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.datasets.base import Dataset, Part
-from edgeveil.trainer.graphs.prediction import compile_built
+from edgeveil.trainer.graphs.prediction import at_once, compile_built
 from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.measures.per_code import MOMENTS, moments
@@ -117,7 +117,7 @@ class Reader:
         batch = int(np.clip(len(given.rows) // 40, 16, 64))
         steps = effort.epochs * -(-len(given.rows) // batch)
         rate = keras.optimizers.schedules.CosineDecay(2e-3, steps)
-        compile_built(self._model, keras.optimizers.Adam(rate), losses, steps_per_execution=8)
+        compile_built(self._model, keras.optimizers.Adam(rate), losses, **at_once(steps))
         self._model.fit(self._inputs(given.u), targets, batch_size=batch, epochs=effort.epochs, verbose=0)
 
     def read(self, shown: Shown) -> dict[str, np.ndarray]:
@@ -170,10 +170,10 @@ def discriminator_accuracy(
     keras.utils.set_random_seed(seed)
     model = reader(dataset.input.shape, {"made": 2})
     loss = {"made": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
-    compile_built(model, keras.optimizers.Adam(2e-3), loss, steps_per_execution=8)
     (u, side, _), (u_test, side_test, rows) = sides
     order = rng.permutation(len(u))
     batch = int(np.clip(len(u) // 40, 16, 64))
+    compile_built(model, keras.optimizers.Adam(2e-3), loss, **at_once(effort.epochs * -(-len(u) // batch)))
     model.fit(u[order], {"made": side[order]}, batch_size=batch, epochs=effort.epochs, verbose=0)
     answers = np.concatenate([np.asarray(model(u_test[i : i + 2048])["made"]) for i in range(0, len(u_test), 2048)])
     cluster = None if dataset.cluster is None else dataset.cluster[rows]
