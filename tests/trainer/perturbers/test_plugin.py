@@ -49,6 +49,7 @@ def python(folder, *arguments, plugin=True):
     )
 
 
+@pytest.mark.nightly  # by day they are found, below, and a data set is trained on: datasets/test_sets.py
 def test_a_perturber_and_a_classifier_of_other_packages_are_trained_and_exported(folder):
     done = python(folder, "-c", WHOLE_WAY)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -19,6 +19,7 @@ from edgeveil.trainer.audit import card
 from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.audit.document import save
 from edgeveil.trainer.audit.findings import about_label_only, findings
+from edgeveil.trainer.audit.probes import artefact_membership
 from edgeveil.trainer.audit.sections import head as head_spending
 from edgeveil.trainer.audit.sections import retained
 from edgeveil.trainer.audit.sections import training as training_spending
@@ -84,6 +85,7 @@ def made(tmp_path_factory):
         patch.setattr(training_spending, "STEPS", 4000)
         patch.setattr(training_spending, "MEANS", 200)
         patch.setattr(head_spending, "FITS", 90)
+        patch.setitem(artefact_membership.SHADOWS, "quick", 4)
         patch.setattr(retained, "section", lambda *_, **__: [])
         short_audit.shuffle_less(patch)
         floor = about_label_only(audit_documents.document())  # cheap
