@@ -1,0 +1,75 @@
+"""Networks of PyTorch as a user brings them, of other architectures than ours; frameworks.py trains with them."""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+
+def classifier(spec: Any) -> nn.Module:
+    """Strided convolutions with batch norm and SiLU for pictures; for vectors dense layers with batch norm and GELU."""
+    if len(spec.shape) == 1:
+        norm = nn.Linear(spec.shape[0], 160), nn.BatchNorm1d(160), nn.GELU(), nn.Dropout(0.1)
+        return nn.Sequential(*norm, nn.Linear(160, 64), nn.SiLU(), nn.Linear(64, spec.classes))
+    body = nn.Conv2d(spec.shape[-1], 16, 3, 2, 1), nn.BatchNorm2d(16), nn.SiLU()
+    more = nn.Conv2d(16, 32, 3, 2, 1), nn.BatchNorm2d(32), nn.SiLU(), nn.Flatten()
+    return nn.Sequential(*body, *more, nn.LazyLinear(64), nn.SiLU(), nn.Dropout(0.2), nn.Linear(64, spec.classes))
+
+
+class UNet(nn.Module):
+    """Down twice, up twice, with a skip between; what it gives is added to the sample."""
+
+    def __init__(self, deep: int) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(deep, 16, 3, 2, 1), nn.ReLU())
+        self.low = nn.Sequential(nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU(), nn.ConvTranspose2d(32, 16, 4, 2, 1), nn.ReLU())
+        self.last = nn.Sequential(nn.ConvTranspose2d(32, deep, 4, 2, 1), nn.Tanh())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The perturbed sample."""
+        first = self.first(x)
+        return x + self.last(torch.cat([first, self.low(first)], 1))
+
+
+class Change(nn.Module):
+    """What is added to a vector, of a network with batch norm."""
+
+    def __init__(self, wide: int) -> None:
+        super().__init__()
+        body = nn.Linear(wide, 192), nn.BatchNorm1d(192), nn.ReLU(), nn.Linear(192, 192), nn.ReLU()
+        self.inside = nn.Sequential(*body, nn.Linear(192, wide), nn.Tanh())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The perturbed sample."""
+        return x + self.inside(x)
+
+
+def generator(spec: Any) -> nn.Module:
+    """The one for such samples."""
+    return Change(spec.shape[0]) if len(spec.shape) == 1 else UNet(spec.shape[-1])
+
+
+class Block(nn.Module):
+    """A basic block of ResNet (He et al., 2015), as torchvision has it."""
+
+    def __init__(self, has: int, gives: int, step: int) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(has, gives, 3, step, 1, bias=False), nn.BatchNorm2d(gives)
+        self.conv2, self.bn2 = nn.Conv2d(gives, gives, 3, 1, 1, bias=False), nn.BatchNorm2d(gives)
+        self.relu = nn.ReLU(inplace=True)
+        other = nn.Sequential(nn.Conv2d(has, gives, 1, step, bias=False), nn.BatchNorm2d(gives))
+        self.downsample = other if step > 1 or has != gives else nn.Identity()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The next features."""
+        inside = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+        return self.relu(inside + self.downsample(x))
+
+
+def resnet18(spec: Any) -> nn.Module:
+    """torchvision's ResNet-18: 11.2 million weights."""
+    layers: list[nn.Module] = [nn.Conv2d(spec.shape[-1], 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    layers += [nn.MaxPool2d(3, 2, 1)]
+    for has, gives in ((64, 64), (64, 128), (128, 256), (256, 512)):
+        layers += [Block(has, gives, 1 if has == gives else 2), Block(gives, gives, 1)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, spec.classes))
