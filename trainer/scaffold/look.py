@@ -313,7 +313,12 @@ def _samples(x: np.ndarray) -> tuple[Sequence[int], str, float, float]:
 
 
 def _columns(table: Table) -> list[Label]:
-    return [_label(name, column) for name, column in table.columns.items()]
+    """Rows of a timed format without a label are left out, and do not count here."""
+    found = [_label(name, column) for name, column in table.columns.items()]
+    if formats.TIME not in table.columns or not table.arrays:
+        return found
+    there = [_label(name, column[~column.missing]) for name, column in table.columns.items()]
+    return [replace(one, could_be=kept.could_be) for one, kept in zip(found, there, strict=True)]
 
 
 def _label(name: str, column: Column, *, roles: Sequence[str] | None = None) -> Label:

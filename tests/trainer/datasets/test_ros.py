@@ -144,6 +144,7 @@ def test_frames_and_the_labels_of_their_time_come_back(given, capsys):
     assert (found.rows, found.wrong, found.dtype, found.shape) == (FRAMES + 1, [], "uint16", (8, 6, 1))
     assert f'x is "{DEPTH}"' in found.text()
     assert {one.name for one in found.labels} == {"file", "time", "/y", "/z"}
+    assert {one.name for one in found.labels if "y" in one.could_be} == {"/y", "/z"}
     assert given.source in next_command(given, found)
     data = datasets.load(first_guess(given))
     np.testing.assert_array_equal(data.x[..., 0], X)
