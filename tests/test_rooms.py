@@ -54,7 +54,10 @@ BUDGETS = {
     "modules under 40 lines": Budget(2, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
     "scripts lines": Budget(
-        7_420, 7_000, "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters."
+        7_670,
+        7_000,
+        "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters; what data "
+        "larger than memory cost.",
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
