@@ -38,9 +38,9 @@ class Subject(int):
     @classmethod
     def from_name(cls, name: str) -> "Subject":
         """The subject of this name. Spellings of one name are one subject, with one budget."""
-        made = cls(_number(one_spelling(name)))
-        made.former = _number(name)
-        return made
+        subject = cls(_number(one_spelling(name)))
+        subject.former = _number(name)
+        return subject
 
 
 def one_spelling(name: str) -> str:
@@ -135,7 +135,7 @@ class PerturbedFrame(object):
         if maker is not _PIPELINE:
             raise PrivacyStop("only a pipeline can make a PerturbedFrame: give it a RawFrame")
         own = {n: np.frombuffer(v.tobytes(), v.dtype).reshape(v.shape) for n, v in outputs.items()}
-        main, made = next(iter(own)), []
+        main, frames = next(iter(own)), []
         for row, (index, name_of_draws) in enumerate(zip(indices, list(drawn) or [0] * len(indices))):
             frame = object.__new__(cls)
             values = {name: value[row, ...] for name, value in own.items()}
@@ -145,8 +145,8 @@ class PerturbedFrame(object):
             _set(frame, "slot", 0)
             _set(frame, "tick_ns", None)
             _set(frame, "drawn", name_of_draws)
-            made.append(frame)
-        return made
+            frames.append(frame)
+        return frames
 
     def at(self, index: int, tick_ns: Optional[int], slot: Optional[int] = None) -> "PerturbedFrame":
         """The same outputs for the tick with this number and time, or for another slot."""

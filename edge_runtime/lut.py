@@ -97,11 +97,11 @@ def map_values(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[Any], 
     def run(values: Any) -> np.ndarray:
         if type(values) is not LutArray:
             return function(values)
-        found = done.get(id(values.table))
+        cached = done.get(id(values.table))
         # The table is kept with its result, so that no other table gets its id.
-        if found is None:
-            found = done[id(values.table)] = (values.table, gather(function(values.table)))
-        return found[1](values.codes)
+        if cached is None:
+            cached = done[id(values.table)] = (values.table, gather(function(values.table)))
+        return cached[1](values.codes)
 
     return run
 

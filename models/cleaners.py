@@ -29,8 +29,8 @@ def linear_cleaner(encoder: np.ndarray, decoder: np.ndarray, eps: float, mean: n
     left = ops.relu(fixed_dense(-np.triu(np.ones((rank, rank)), 1), "left", bias=np.full(rank, eps))(delta))
     # Keep the denominator large enough that the quotient cannot overflow.
     share = ops.minimum(ops.divide(left, ops.maximum(delta, np.float32(1e-30 * max(eps, 1.0)))), np.float32(1))
-    kept = ops.subtract(np.float32(1), ops.sqrt(share))
-    code = keras.layers.Multiply(name="code")([kept, c])
+    factor = ops.subtract(np.float32(1), ops.sqrt(share))
+    code = keras.layers.Multiply(name="code")([factor, c])
     output = fixed_dense(decoder.T, "output", bias=mean)(code)
     return keras.Model(x, [output, code], name="linear_cleaner")
 

@@ -113,8 +113,8 @@ def _blur(h: Any, sigma: float) -> Any:
         layer = keras.layers.DepthwiseConv2D(size, padding="same", use_bias=False)
         layer.build((None, high, wide, channels))
         layer.set_weights([np.broadcast_to(bell.reshape(*size, 1, 1), (*size, channels, 1)).astype(np.float32)])
-        there = np.convolve(np.ones(length), bell)[reach : reach + length]
-        edge = np.expand_dims(1 / there, 1 - axis).astype(np.float32)
+        weight_inside = np.convolve(np.ones(length), bell)[reach : reach + length]
+        edge = np.expand_dims(1 / weight_inside, 1 - axis).astype(np.float32)
         h = keras.layers.Rescaling(np.broadcast_to(edge[..., None], (high, wide, 1)).tolist())(layer(h))
     return h
 

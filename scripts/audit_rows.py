@@ -49,9 +49,9 @@ def part(found: list[Finding], y: str, z: str) -> dict[str, Any]:
         place = next(n for n, one in enumerate(tried) if one.figures[figure].more.get("chosen"))
         return {**rows[place], "chosen_on": CHOSEN_ON}
 
-    kept = next(one for one in found if (one.question, one.name, one.kind) == (y, "D_y", "reader"))
+    of_y = next(one for one in found if (one.question, one.name, one.kind) == (y, "D_y", "reader"))
     return {
-        "target": _rate(kept),
+        "target": _rate(of_y),
         "chance": {one.name: one.value for one in of_z if one.kind == "guess"},
         "adversaries": rows,
         "not_run": [
@@ -72,7 +72,7 @@ def part(found: list[Finding], y: str, z: str) -> dict[str, Any]:
 def row(one: Answer) -> dict[str, Any]:
     """An attack's row."""
     right, counted = one.figures["right"], one.figures["bits-counted"]
-    found: dict[str, Any] = {
+    attack_row: dict[str, Any] = {
         "name": one.name,
         "kind": one.kind,
         "learned_on": one.learned_on,
@@ -85,10 +85,10 @@ def row(one: Answer) -> dict[str, Any]:
     }
     for figure, *names in ATTACK:
         known = one.figures.get(figure, Finding("", ""))
-        found |= dict(zip(names, (known.value, *known.interval, known.null), strict=True))
+        attack_row |= dict(zip(names, (known.value, *known.interval, known.null), strict=True))
     recognised, worst = (one.figures.get(name, Finding("", "")) for name in ("recognised", "worst-class"))
-    found |= {"tpr_rows": recognised.rows, "tpr_p": recognised.p, "worst_class_rows": worst.rows}
-    return {name: value for name, value in found.items() if name}
+    attack_row |= {"tpr_rows": recognised.rows, "tpr_p": recognised.p, "worst_class_rows": worst.rows}
+    return {name: value for name, value in attack_row.items() if name}
 
 
 def _rate(one: Finding) -> dict[str, Any]:
@@ -144,8 +144,8 @@ def labels_of(found: Iterable[Finding]) -> dict[str, Any]:
             side |= {"p": auc.p, "read": more["read"]}
             labels[-1]["worst_threshold" if more["threshold"] else "worst_grouping"] = side
             worst = {"label": one.question, **side} if more.get("worst") else worst
-    asked = sum(label["questions"] for label in labels)
-    return {"questions": asked, "labels": labels, "skipped": skipped, "worst": worst}
+    question_count = sum(label["questions"] for label in labels)
+    return {"questions": question_count, "labels": labels, "skipped": skipped, "worst": worst}
 
 
 def _probe(one: Finding) -> dict[str, Any]:

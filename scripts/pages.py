@@ -69,18 +69,18 @@ def rate(value: Mapping[str, Any] | None, digits: int = 1) -> str:
 
 def over(rows: Sequence[Any], path: str) -> dict[str, float] | None:
     """Of the intervals at ``path`` of several rows: the mean, the lowest and the highest end; None of none."""
-    found = [one for one in (at(row, path) for row in rows) if one is not None]
-    if not found:
+    known = [one for one in (at(row, path) for row in rows) if one is not None]
+    if not known:
         return None
-    estimates = [next(one[name] for name in ESTIMATES if name in one) for one in found]
-    low, high = min(one["low"] for one in found), max(one["high"] for one in found)
+    estimates = [next(one[name] for name in ESTIMATES if name in one) for one in known]
+    low, high = min(one["low"] for one in known), max(one["high"] for one in known)
     return {"mean": sum(estimates) / len(estimates), "low": low, "high": high}
 
 
 def average(values: Sequence[float]) -> float | None:
     """The mean; None of none."""
-    found = [value for value in values if value is not None]
-    return sum(found) / len(found) if found else None
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def guess(chance: Mapping[str, float]) -> str:
@@ -110,16 +110,16 @@ def across(values: Sequence[float]) -> dict[str, float] | None:
     """Mean and 95 % interval (Student's t) of one share of every split; None of fewer than two."""
     if len(values) < 2:
         return None
-    found = intervals.mean(np.array(values, float))
-    return {"estimate": found.estimate, "low": max(0.0, found.low), "high": min(1.0, found.high)}
+    interval = intervals.mean(np.array(values, float))
+    return {"estimate": interval.estimate, "low": max(0.0, interval.low), "high": min(1.0, interval.high)}
 
 
 def best_of(rows: Sequence[Mapping[str, float] | None]) -> str:
     """``across`` in %, of the attackers' family that was right most often on average."""
-    found = [row for row in rows if row is not None]
-    families = set.intersection(*(set(row) for row in found)) if found else set()
-    best = max(sorted(families), key=lambda family: sum(row[family] for row in found), default=None)
-    return "-" if best is None else rate(across([row[best] for row in found]))
+    known = [row for row in rows if row is not None]
+    families = set.intersection(*(set(row) for row in known)) if known else set()
+    best = max(sorted(families), key=lambda family: sum(row[family] for row in known), default=None)
+    return "-" if best is None else rate(across([row[best] for row in known]))
 
 
 def found_of(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -165,18 +165,18 @@ FILTERS = (
 
 @cache
 def _environment() -> jinja2.Environment:
-    made = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True)  # noqa: S701 - Markdown
-    made.filters.update({one.__name__: one for one in FILTERS})
-    return made
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True)  # noqa: S701 - Markdown
+    environment.filters.update({one.__name__: one for one in FILTERS})
+    return environment
 
 
 def value_of(expression: str, names: Mapping[str, Any]) -> Any:
     """The value of an expression. Raises ``BadInput`` where it cannot be computed."""
     try:
-        found = _environment().compile_expression(expression, undefined_to_none=False)(**names)
-        if isinstance(found, jinja2.Undefined):
-            str(found)  # raises, and names what is missing
-        return found
+        computed = _environment().compile_expression(expression, undefined_to_none=False)(**names)
+        if isinstance(computed, jinja2.Undefined):
+            str(computed)  # raises, and names what is missing
+        return computed
     except (jinja2.TemplateError, TypeError, KeyError, IndexError, ZeroDivisionError) as error:
         raise BadInput(f"scripts/tables: {expression!r} has no value: {error}.") from error
 
@@ -218,10 +218,10 @@ def names_of_pages() -> list[str]:
 
 def paths_of(pattern: str, root: Path = ROOT) -> list[Path]:
     """The records of a path or pattern below docs/results. Raises ``BadInput`` where there is none."""
-    found = sorted((root / RESULTS).glob(pattern))
-    if not found:
+    paths = sorted((root / RESULTS).glob(pattern))
+    if not paths:
         raise BadInput(f"A record was expected at {RESULTS / pattern}.")
-    return found
+    return paths
 
 
 @cache
@@ -232,11 +232,11 @@ def read(path: Path) -> Any:
 
 def records_of(description: Mapping[str, Any], root: Path = ROOT) -> dict[str, Any]:
     """Each record of a description by its name; of a pattern the list of all."""
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for name, pattern in description["records"].items():
         documents = [read(path) for path in paths_of(pattern, root)]
-        found[name] = documents if "*" in pattern else documents[0]
-    return found
+        by_name[name] = documents if "*" in pattern else documents[0]
+    return by_name
 
 
 def made_by(path: Path) -> str:
@@ -293,13 +293,13 @@ def index() -> str:
         description = described(name)
         patterns = list(description["records"].values())
         shown |= {path for pattern in patterns for path in paths_of(pattern)}
-        said = ", ".join(pattern.removesuffix(".json").replace("*", "\\*") for pattern in patterns)
-        lines.append(f"| [{description['title']}]({name}.md) | {said} |")
+        text = ", ".join(pattern.removesuffix(".json").replace("*", "\\*") for pattern in patterns)
+        lines.append(f"| [{description['title']}]({name}.md) | {text} |")
     for path in sorted((ROOT / RESULTS).rglob("*.json")):
         if path not in shown:
             others.setdefault(path.parent.relative_to(ROOT / RESULTS).as_posix(), []).append(path.stem)
-    said = f"`made_by` of a record names its script. If it is not here, `git show {COMMIT}:SCRIPT` shows it."
-    lines += ["", said, "", "Records without a page:", ""]
+    text = f"`made_by` of a record names its script. If it is not here, `git show {COMMIT}:SCRIPT` shows it."
+    lines += ["", text, "", "Records without a page:", ""]
     lines += [f"* [{folder}]({folder}): {', '.join(names)}" for folder, names in sorted(others.items())]
     return "\n".join(lines) + "\n"
 
@@ -308,9 +308,9 @@ def main() -> None:
     """Write the pages that are named, or all of them and the index."""
     script = Script(__file__, __doc__, "table-2 mnist")
     script.add_argument("pages", nargs="*", metavar="PAGE", help="names of descriptions (default: all, and the index)")
-    asked = script.parse_args()
-    written = {RESULTS / f"{name}.md": page(name) for name in asked.pages or names_of_pages()}
-    if not asked.pages:
+    options = script.parse_args()
+    written = {RESULTS / f"{name}.md": page(name) for name in options.pages or names_of_pages()}
+    if not options.pages:
         written[INDEX] = index()
     for path, text in written.items():
         write_atomic(str(ROOT / path), text.encode())

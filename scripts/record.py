@@ -45,13 +45,13 @@ class Script(argparse.ArgumentParser):
         self.path = path.as_posix()
         command = f"python -m {'.'.join(path.with_suffix('').parts)}"
         how = argparse.RawDescriptionHelpFormatter
-        said = f"Example: {command} {example}".rstrip()
-        super().__init__(prog=command, description=text, epilog=said, formatter_class=how)
+        note = f"Example: {command} {example}".rstrip()
+        super().__init__(prog=command, description=text, epilog=note, formatter_class=how)
         if out:
             self.add_argument("--out", type=Path, default=out, help=f"the record (default: {out})")
         if timing:
-            said = "time on a busy machine too; the record is INVALID then"
-            self.add_argument("--anyway", action="store_true", help=said)
+            note = "time on a busy machine too; the record is INVALID then"
+            self.add_argument("--anyway", action="store_true", help=note)
         if check:
             self.add_argument("--check", action="store_true", help="compare with the record instead of writing it")
 
@@ -114,9 +114,9 @@ def write(path: Path, made_by: str, document: Mapping[str, Any]) -> None:
 def kept(path: Path, make: Callable[[], Any]) -> Any:
     """What ``make`` finds (JSON values), from the file ``path`` where an earlier run got as far."""
     if not path.is_file():
-        found = json.dumps(make(), default=float).encode()
+        encoded = json.dumps(make(), default=float).encode()
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(str(path), found)
+        write_atomic(str(path), encoded)
     return json.loads(path.read_text())
 
 

@@ -69,8 +69,8 @@ def value(one: object) -> str:
 def limits(constraints: Iterable[object]) -> str:
     """The range of a number."""
     signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
-    found = [f"{sign} {getattr(m, name)}" for m in constraints for name, sign in signs.items() if hasattr(m, name)]
-    return f", {', '.join(found)}" if found else ""
+    bounds = [f"{sign} {getattr(m, name)}" for m in constraints for name, sign in signs.items() if hasattr(m, name)]
+    return f", {', '.join(bounds)}" if bounds else ""
 
 
 def default(field: FieldInfo) -> str:
@@ -134,13 +134,13 @@ def section(title: str, model: type[BaseModel], shown: dict[str, str]) -> str:
 def shipped() -> str:
     """The recipes that come with EdgeVeil: a line for each that holds, the names of those to compare with."""
     names = {name: alias for alias, name in ALIASES.items()}
-    found = {name: Recipe.find(name) for name in Recipe.names()}
+    recipes = {name: Recipe.find(name) for name in Recipe.names()}
     lines = [
         f"* `{name}`{f', `{names[name]}`' if name in names else ''}: {one.description}\n"
-        for name, one in found.items()
+        for name, one in recipes.items()
         if one.perturber.holds
     ]
-    others = [f"`{name}`" for name, one in found.items() if not one.perturber.holds]
+    others = [f"`{name}`" for name, one in recipes.items() if not one.perturber.holds]
     return "".join(lines) + f"* To compare with (`edgeveil recipe list --all` describes them): {', '.join(others)}.\n"
 
 
@@ -184,7 +184,7 @@ def kinds_table(registry: Registry, heading: str) -> str:
 
 def stages_page(text: str) -> str:
     """The page ``text`` of the format with a row for each stage kind: its class, and what the page says it makes."""
-    made = dict(re.findall(r"^\| `([^`]+)` \|.* \| (.+) \|$", text.partition("recorded: stages")[2], re.M))
+    descriptions = dict(re.findall(r"^\| `([^`]+)` \|.* \| (.+) \|$", text.partition("recorded: stages")[2], re.M))
     rows = []
     for name, kind in STAGES.kinds().items():
         one = kind.load()()
@@ -192,7 +192,7 @@ def stages_page(text: str) -> str:
         keys = " ".join(f"`{key}`" for key in tuple(one.table()) if key not in named)
         takes = "; ".join(f"`{key}` {', '.join(kinds.split())}" for key, kinds in one.reads.items())
         takes = takes.removeprefix("`input` ")
-        rows.append(f"| `{name}` | {keys} | {takes} | {made.get(name, one.__doc__.splitlines()[0])} |\n")
+        rows.append(f"| `{name}` | {keys} | {takes} | {descriptions.get(name, one.__doc__.splitlines()[0])} |\n")
     head = "| stage | keys | takes | makes |\n|---|---|---|---|\n"
     return filled(text, {"stages": lambda: (head + "".join(rows)).replace("|  |", "| |")})
 

@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        89_830,
+        89_850,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -45,7 +45,7 @@ BUDGETS = {
         "MCAP and rosbags; 660 data larger than memory, and several devices; 60 the memory that a board has; 130 "
         "counts that are enough in one place, and the default way on more data.",
     ),
-    "spine lines": Budget(80_520, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(80_550, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         449,
         400,
@@ -58,7 +58,7 @@ BUDGETS = {
     "modules under 40 lines": Budget(3, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
     "scripts lines": Budget(
-        7_790,
+        8_590,
         7_000,
         "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters; PyTorch next to "
         "Keras, and other boosting next to ours, in one run each.",

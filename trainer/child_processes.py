@@ -43,8 +43,8 @@ class Job(NamedTuple):
     def run(self) -> dict[str, Any]:
         """The document, computed in this process."""
         module, _, name = self.function.partition(":")
-        found: dict[str, Any] = getattr(importlib.import_module(module), name)(**self.arguments)
-        return found
+        document: dict[str, Any] = getattr(importlib.import_module(module), name)(**self.arguments)
+        return document
 
 
 Answers = Iterator[tuple[Job, dict[str, Any]]]

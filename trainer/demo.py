@@ -170,7 +170,7 @@ def counted(document: dict) -> str:
 
     An attack has to learn first; a count needs no training.
     """
-    found = next((one for one in findings(document) if one.name == OVER_NULL and one.figure), None)
-    if found is None:
+    bits = next((one for one in findings(document) if one.name == OVER_NULL and one.figure), None)
+    if bits is None:
         return "Its codes were not counted: there are too few test rows for a certificate."
-    return f"Counted on {found.rows} test rows, its codes tell {found.shown()} bits about what is hidden beyond chance."
+    return f"Counted on {bits.rows} test rows, its codes tell {bits.shown()} bits about what is hidden beyond chance."

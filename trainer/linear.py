@@ -97,15 +97,15 @@ def shrink(c: np.ndarray, eps: float) -> np.ndarray:
 
 def _shrink_one(c: np.ndarray, eps: float) -> np.ndarray:
     """``shrink`` of one row c (1, r): a loop over numbers, which ten operations on so few would take longer than."""
-    (kept,) = c.tolist()
+    (shrunk,) = c.tolist()
     left = eps
-    for place, value in enumerate(kept):
+    for place, value in enumerate(shrunk):
         if left <= 0:
             break
         delta = value * value
-        kept[place] = 0.0 if delta <= left else value - math.sqrt(left / delta) * value
+        shrunk[place] = 0.0 if delta <= left else value - math.sqrt(left / delta) * value
         left -= delta
-    return np.array([kept], c.dtype)
+    return np.array([shrunk], c.dtype)
 
 
 @lru_cache

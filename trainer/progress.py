@@ -39,8 +39,8 @@ class Rate:
         """Done in a second, 0 where it stands still; None where it is too early to say."""
         if len(self._seen) < 2 or self._clock() - self._seen[0][0] < QUIET_S:
             return None
-        (since, at), (_, there) = self._seen[0], self._seen[-1]
-        return (there - at) / (self._clock() - since)
+        (since, at), (_, latest) = self._seen[0], self._seen[-1]
+        return (latest - at) / (self._clock() - since)
 
     def left(self, total: float) -> str:
         """The time left, for the end of a line; empty where it is not known."""

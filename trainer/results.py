@@ -23,7 +23,7 @@ def locked(out: Path, verb: str) -> Iterator[None]:
     the process of who holds it, or where nothing can be written there.
     """
     out = out.absolute()
-    path, made = out.with_name(f".{out.name}.lock"), _parents(out)
+    path, parents = out.with_name(f".{out.name}.lock"), _parents(out)
     handle = -1
     try:
         handle = _opened(path, out)
@@ -36,7 +36,7 @@ def locked(out: Path, verb: str) -> Iterator[None]:
             path.unlink(missing_ok=True)
             os.close(handle)
         with suppress(OSError):  # the folders are in use, as they should be
-            for parent in made:
+            for parent in parents:
                 parent.rmdir()
 
 
@@ -50,10 +50,10 @@ def own_folder(run: Path, kind: str = "audits") -> Path:
     folder = base / hashlib.sha256(os.fsencode(run.resolve())).hexdigest()[:16]
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.lstat()
+        status = folder.lstat()
     except OSError as error:
         raise BadInput(f"{folder} cannot be made ({error.strerror}): set XDG_CACHE_HOME to another place.") from None
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise BadInput(f"{folder} is not a folder that you alone can write into: remove it.")
     return folder
 

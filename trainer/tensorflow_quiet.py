@@ -36,7 +36,7 @@ def quiet() -> Iterator[None]:
     Redirecting ``sys.stdout`` is not enough: TensorFlow's converter writes to the file descriptors, from C++.
     """
     _flush()
-    kept = [os.dup(1), os.dup(2)]
+    originals = [os.dup(1), os.dup(2)]
     with _spill() as spilled:
         text = io.TextIOWrapper(io.FileIO(os.dup(spilled), "ab"), write_through=True)
         try:
@@ -47,11 +47,11 @@ def quiet() -> Iterator[None]:
         except BaseException:
             _flush()
             end = os.lseek(spilled, 0, os.SEEK_END)
-            os.write(kept[1], os.pread(spilled, SHOWN_BYTES, max(0, end - SHOWN_BYTES)))
+            os.write(originals[1], os.pread(spilled, SHOWN_BYTES, max(0, end - SHOWN_BYTES)))
             raise
         finally:
             _flush()
-            for descriptor, old in zip((1, 2), kept, strict=True):
+            for descriptor, old in zip((1, 2), originals, strict=True):
                 os.dup2(old, descriptor)
                 os.close(old)
 

@@ -195,9 +195,9 @@ def _train(run: Run, distribute: bool = False, *, trial: bool = False) -> Run:
         )
     if recipe.spending is not None:
         fitted = promised(fitted, recipe.spending)
-        found = promise_facts(fitted, from_training=recipe.data.bounds is not None)
-        run.record(spending=found)
-        say(sentence(found))
+        spending_facts = promise_facts(fitted, from_training=recipe.data.bounds is not None)
+        run.record(spending=spending_facts)
+        say(sentence(spending_facts))
     elif recipe.data.bounds is not None:
         say(EXTREMES)
     part = run.validation()
@@ -329,10 +329,10 @@ USES = {
 
 def _describe(dataset: Dataset) -> None:
     parts = [f"{len(dataset.part(name)):,} for {USES[name]}" for name in PARTS if len(dataset.part(name))]
-    kept = f", whole {dataset.cluster_kind}s" if dataset.cluster_kind else ""
+    unit_note = f", whole {dataset.cluster_kind}s" if dataset.cluster_kind else ""
     say(
         f"{dataset.name}: {dataset.input.plural} of shape {dataset.input.shape}, {len(dataset.y_names)} classes of y, "
-        f"{len(dataset.z_names)} of z; rows: {', '.join(parts)}{kept}"
+        f"{len(dataset.z_names)} of z; rows: {', '.join(parts)}{unit_note}"
     )
     if isinstance(dataset.x, Stored):
         few = len(fit_and_validation(dataset, "perturber")[1])

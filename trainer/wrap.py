@@ -91,8 +91,8 @@ def wrap(
 
 def stated(texts: Sequence[str]) -> dict[str, Any]:
     """Keys of a recipe from what ``--set`` gives, ``size=64x48`` and ``gives=0:1`` among them. Raises ``BadInput``."""
-    found = axes.settings(texts, "--set: expected KEY=VALUE such as low=-1 or budget.classifier_epochs=3")
-    for key, value in found.items():
+    takes = axes.settings(texts, "--set: expected KEY=VALUE such as low=-1 or budget.classifier_epochs=3")
+    for key, value in takes.items():
         if "." not in key and key not in (*TAKES, *Recipe.model_fields):
             known = f"{', '.join(TAKES)} or a key of the recipe such as budget.classifier_epochs"
             raise BadInput(f"--set {key}: expected {known}{nearest(key, TAKES)}.")
@@ -100,8 +100,8 @@ def stated(texts: Sequence[str]) -> dict[str, Any]:
             pattern, example = parts
             if (match := re.fullmatch(pattern, str(value))) is None:
                 raise BadInput(f'--set {key}: expected {example}; got "{value}".')
-            found[key] = [float(one) for one in match.groups()] if key == "gives" else [int(match[2]), int(match[1])]
-    return found
+            takes[key] = [float(one) for one in match.groups()] if key == "gives" else [int(match[2]), int(match[1])]
+    return takes
 
 
 def run_of(out: Path) -> Path:
@@ -120,24 +120,24 @@ def _recipe(
 ) -> Recipe:
     """The recipe of the data with the model as its perturber, and ``settings``. Raises ``BadInput``."""
     if isinstance(data, Recipe):
-        found = data
+        basis = data
     elif ":" in (source := data_at(data)):
         draft = compose(Given(source, target, sensitive), out.absolute(), kind="wrapped")
         for note in draft.notes:
             say(note)
-        found = draft.recipe(draft.untried())
+        basis = draft.recipe(draft.untried())
     else:
-        found = Recipe.find(data)
-    table = {key: value for key, value in found.model_dump(exclude_none=True).items() if key not in _OF_ITS_PERTURBER}
+        basis = Recipe.find(data)
+    table = {key: value for key, value in basis.model_dump(exclude_none=True).items() if key not in _OF_ITS_PERTURBER}
     for key in ("family", "also_sensitive"):
         table["data"].pop(key, None)
-    of = found.name if isinstance(data, Recipe) else Path(data).stem
+    of = basis.name if isinstance(data, Recipe) else Path(data).stem
     name = f"{of}-{Path(model).stem if Path(model).suffix else model}".lower()
     name = re.sub(r"[^a-z0-9._-]+", "-", name).strip("-._")[:80]
     given = {f"perturber.{key}" if key in TAKES else key: value for key, value in settings.items()}
     takes = {key.removeprefix("perturber."): given.pop(key) for key in [*given] if key.startswith("perturber.")}
     section = {"kind": "wrapped", "model": model, **{key: value for key, value in takes.items() if value is not None}}
-    about = {"name": name, "description": f"A given model on the data of {found.name}"[:200]}
+    about = {"name": name, "description": f"A given model on the data of {basis.name}"[:200]}
     try:
         Wrapped(**section)
     except ValidationError as error:
@@ -147,5 +147,5 @@ def _recipe(
             raise BadInput(f"--set {first['loc'][0]}: expected {expected}; got {first['input']}.") from None
         raise BadInput(f"{model}: expected {first.get('ctx', {}).get('error', first['msg'])}.") from None
     table = {**table, **about, "perturber": section}
-    made = Recipe.of_table(table, origin="wrap", folder=Path.cwd(), taken=found.code())
+    made = Recipe.of_table(table, origin="wrap", folder=Path.cwd(), taken=basis.code())
     return axes.with_settings(made, given) if given else made

@@ -87,13 +87,13 @@ def refuse_production(folder: str) -> None:
     from edgeveil.edge_runtime.bundle.trust_store import open_trust
 
     try:
-        found = [key.name for key in open_trust(folder).keys.values() if not key.development]
+        reasons = [key.name for key in open_trust(folder).keys.values() if not key.development]
     except Exception as problem:
-        found = [str(problem)]
-    if found or any(os.path.lexists(os.path.join(folder, name)) for name in ("root.pub", "trust.json")):
+        reasons = [str(problem)]
+    if reasons or any(os.path.lexists(os.path.join(folder, name)) for name in ("root.pub", "trust.json")):
         raise BadInput(
             "record is refused here: {} is a trust folder for production ({}). Raw frames are recorded on a board that "
             "trusts development keys alone (edgeveil key new --development)".format(
-                folder, found[0] if found else "root.pub"
+                folder, reasons[0] if reasons else "root.pub"
             )
         )

@@ -315,12 +315,12 @@ def _index_text(index: Any) -> str:
         days = 0 if index is None else index["age_s"] // 86400
         since = ", for {} days".format(days) if days else ""
         return "none was ever accepted" + since
-    changed, asked = (
+    changed, last_seen = (
         time.strftime("%Y-%m-%d %H:%M", time.gmtime(index[name])) if index[name] else "unknown"
         for name in ("changed_at", "asked_at")
     )
     told = "{} version {}, changed {}, last seen {} (UTC, by the clock of this board), the newest for {} days"
-    return told.format(index["name"], index["version"], changed, asked, index["age_s"] // 86400)
+    return told.format(index["name"], index["version"], changed, last_seen, index["age_s"] // 86400)
 
 
 def _releases(arguments: argparse.Namespace) -> None:

@@ -96,8 +96,8 @@ def _frames(
                 taken = raw.captured_ns or 0
                 began = taken if began is None else began
                 now = (taken - began) / 1e9
-                said, text = _said(ends.labels, text)
-                for name, value in said:
+                new_labels, text = _said(ends.labels, text)
+                for name, value in new_labels:
                     sealer.add(recording.label(recording.Label(now, name, value)))
                 if now < due:
                     continue

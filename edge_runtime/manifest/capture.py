@@ -94,17 +94,17 @@ def _of_image(of: Field) -> Any:
 def _window(capture: Any, document: Any) -> Field:
     if capture["crop"] is not None and not _is_vector(document):
         return field.nothing("expected null with crop, which looks for people in the whole frame")
-    found: Field = _of_image(field.each(field.whole(0, sum(capture["frame"]["shape"][:2])), 4, 4, null=True))(
+    rule: Field = _of_image(field.each(field.whole(0, sum(capture["frame"]["shape"][:2])), 4, 4, null=True))(
         capture, document
     )
-    return found
+    return rule
 
 
 def _fit(capture: Any, document: Any) -> Field:
     if capture["crop"] is not None and not _is_vector(document):
         return field.nothing("expected null with crop, whose focal length is in pixels of the sensor")
-    found: Field = _of_image(field.one_of(FITS))(capture, document)
-    return found
+    rule: Field = _of_image(field.one_of(FITS))(capture, document)
+    return rule
 
 
 def _windows(_capture: Any, document: Any) -> Field:

@@ -52,12 +52,12 @@ def number(cell: str, decimal: str = ".", thousands: str = "") -> Optional[float
 
 def date(cell: str, days: str = DAYS[0]) -> Optional[float]:
     """Days since 1970-01-01 in UTC; None for another text. A time without an offset is taken as UTC."""
-    found = _DATE.fullmatch(cell)
-    if found is None or found.group(2) != next(mark for mark in "-./" if mark in days):
+    match = _DATE.fullmatch(cell)
+    if match is None or match.group(2) != next(mark for mark in "-./" if mark in days):
         return None
     order = re.split("[-./]", days)
-    parts = dict(zip(order, (found.group(1), found.group(3), found.group(4))))
-    time = _TIME.fullmatch(found.group(5) or "00:00")
+    parts = dict(zip(order, (match.group(1), match.group(3), match.group(4))))
+    time = _TIME.fullmatch(match.group(5) or "00:00")
     if time is None or len(parts["year"]) != 4:
         return None
     try:
@@ -103,10 +103,10 @@ class Encoder(object):
         codes: List[int] = []
         for cell in cells:
             codes.append(known.setdefault(cell, len(known)))
-        made = [_row(one, self._cell(cell)) for cell in known]
+        encoded = [_row(one, self._cell(cell)) for cell in known]
         width = len(slots(one))
-        rows = np.array([[0.0] * width if row is None else row for row in made], np.float32).reshape(-1, width)
-        bad = np.array([row is None for row in made], bool)
+        rows = np.array([[0.0] * width if row is None else row for row in encoded], np.float32).reshape(-1, width)
+        bad = np.array([row is None for row in encoded], bool)
         at = np.array(codes, np.int64)
         return rows[at], bad[at]
 
@@ -138,9 +138,9 @@ def slots(one: Mapping[str, Any]) -> List[str]:
 
 def digest(table: Mapping[str, Any]) -> str:
     """The SHA-256 of made-up rows as this machine encodes them, float32 in little endian: what ``sha256`` must be."""
-    encoder, made = Encoder(table), [_examples(one) for one in table["columns"]]
-    most = max(len(cells) for cells in made)
-    x, _ = encoder.encode([[cells[row % len(cells)] for row in range(most)] for cells in made])
+    encoder, examples = Encoder(table), [_examples(one) for one in table["columns"]]
+    most = max(len(cells) for cells in examples)
+    x, _ = encoder.encode([[cells[row % len(cells)] for row in range(most)] for cells in examples])
     return hashlib.sha256(x.astype("<f4").tobytes()).hexdigest()
 
 

@@ -57,8 +57,8 @@ class CountRules(NamedTuple):
     def names(self) -> List[Tuple[str, str, str]]:
         """("line" or "zone", its name, what) of every number of a record, in order."""
         dwell = ["dwell-{}".format(place) for place in range(len(self.dwell_s) + 1)] if self.dwell_s else []
-        found = [("line", line.name, what) for line in self.lines for what in ("in", "out")]
-        return found + [("zone", zone.name, what) for zone in self.zones for what in ["occupancy"] + dwell]
+        of_lines = [("line", line.name, what) for line in self.lines for what in ("in", "out")]
+        return of_lines + [("zone", zone.name, what) for zone in self.zones for what in ["occupancy"] + dwell]
 
     @property
     def sensitivity(self) -> int:

@@ -323,14 +323,14 @@ def parse_input(entry: Mapping[str, Any]) -> Input:
     given = dict(
         {"name": "", "kind": "", "low": None, "high": None}, **{key: entry[key] for key in keys if key in entry}
     )
-    found: Input = _made(Input, given, series=_made(Sampling, entry.get("series")))
-    return found
+    parsed: Input = _made(Input, given, series=_made(Sampling, entry.get("series")))
+    return parsed
 
 
 def parse_table(entry: Mapping[str, Any]) -> Table:
     """The record of one entry of ``tables``."""
-    found: Table = _made(Table, entry)
-    return found
+    parsed: Table = _made(Table, entry)
+    return parsed
 
 
 def parse_capture(entry: Optional[Mapping[str, Any]]) -> Optional[CaptureRules]:

@@ -58,10 +58,10 @@ def read(data: bytes) -> TfliteFile:
             custom.append(_get(data, *_vector(data, name)).decode("utf-8", "replace"))
     graphs = _tables(data, _field(data, model, 2))
     tensors = [tensor for graph in graphs for tensor in _tables(data, _field(data, graph, 0))]
-    kept = [_field(data, tensor, 5) for tensor in tensors]
+    variables = [_field(data, tensor, 5) for tensor in tensors]
     filled = [_filled(data, buffer) for buffer in _tables(data, _field(data, model, 4))]
     early = sum(_early(data, graph, filled) for graph in graphs)
-    return TfliteFile(len(graphs), codes, custom, sum(bool(at and _get(data, at, 1)[0]) for at in kept), early)
+    return TfliteFile(len(graphs), codes, custom, sum(bool(at and _get(data, at, 1)[0]) for at in variables), early)
 
 
 def _filled(data: bytes, buffer: int) -> bool:
@@ -85,9 +85,9 @@ def _early(data: bytes, graph: int, filled: List[bool]) -> int:
         if nothing or (buffer < len(filled) and filled[buffer]):
             written.add(place)
     early: Set[int] = set()
-    for read, made in steps:
-        early.update((read - written) | (made & written))
-        written |= made
+    for read, writes in steps:
+        early.update((read - written) | (writes & written))
+        written |= writes
     return len(early | (_numbers(data, _field(data, graph, 2)) - written))
 
 
@@ -281,9 +281,9 @@ def check(data: bytes, format: str, *, compiled: bool = False, what: str = "the 
 
     ``compiled``: the manifest says that a vendor's compiler made it.
     """
-    found = problems(data, format, compiled=compiled)
-    if found:
-        text = ascii(" ".join("{}: {}. Cure: {}.".format(*problem) for problem in found))[1:-1]  # it quotes the file
+    faults = problems(data, format, compiled=compiled)
+    if faults:
+        text = ascii(" ".join("{}: {}. Cure: {}.".format(*problem) for problem in faults))[1:-1]  # it quotes the file
         raise BundleRefused("model", "{} may not be used: {}".format(what, text))
 
 
@@ -302,8 +302,8 @@ def check_all(manifest: Mapping[str, Any], members: Mapping[str, bytes]) -> None
 def problems(data: bytes, format: str, *, compiled: bool = False) -> List[Problem]:
     """The problems of a file, each once; none for a format without a graph that could be read."""
     kinds = {"onnx": _of_onnx, "tflite": _of_tflite}
-    found = kinds[format](data, compiled) if format in kinds else iter(())
-    return list(dict.fromkeys(found))
+    of_format = kinds[format](data, compiled) if format in kinds else iter(())
+    return list(dict.fromkeys(of_format))
 
 
 def _of_tflite(data: bytes, compiled: bool) -> Iterator[Problem]:

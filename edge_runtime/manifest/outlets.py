@@ -124,8 +124,8 @@ OUTLETS = [
 def values(manifest: Document) -> List[Entry]:
     """The entries of all values of readings that leave by a manifest's document, its ``outputs`` in their order."""
     place = {id(entry): number for number, entry in enumerate(manifest["outputs"])}
-    found = [entry for outlet in OUTLETS for entry in outlet.values(manifest)]
-    return sorted(found, key=lambda entry: place.get(id(entry), len(place)))
+    entries = [entry for outlet in OUTLETS for entry in outlet.values(manifest)]
+    return sorted(entries, key=lambda entry: place.get(id(entry), len(place)))
 
 
 def bits(manifest: Document) -> float:
@@ -135,8 +135,8 @@ def bits(manifest: Document) -> float:
 
 def unattacked(manifest: Document) -> List[Tuple[Outlet, str]]:
     """The outlets of which no attack reads all, each with how that goes out: with noise, or exactly."""
-    found = [(outlet, outlet.told(manifest)) for outlet in OUTLETS]
-    return [(outlet, level) for outlet, level in found if level != NONE]
+    levels = [(outlet, outlet.told(manifest)) for outlet in OUTLETS]
+    return [(outlet, level) for outlet, level in levels if level != NONE]
 
 
 def uncounted(manifest: Document) -> str:

@@ -62,19 +62,19 @@ def repeats(stages: Sequence[Stage], outputs: Sequence[Stage]) -> bool:
     again tells no more than what is kept (post-processing).
     """
     covered, voted = covered_values(stages), _voted(stages)
-    needed, found = {output["tensor"] for output in outputs}, False
+    needed, is_repeated = {output["tensor"] for output in outputs}, False
     for stage in reversed(stages):
         reads, writes = reads_and_writes(stage)
         if not needed.intersection(writes):
             continue
         kind = kind_of(stage)
         if kind.repeats and stage.get("by", "") in {"", *voted}:
-            found = True
+            is_repeated = True
         elif kind.charges and stage["input"] not in covered:
             return False
         else:
             needed.update(reads)
-    return found
+    return is_repeated
 
 
 def repeats_paid(manifest: Manifest) -> bool:
@@ -87,15 +87,15 @@ def charged(stages: Sequence[Stage], outputs: Sequence[Stage]) -> List[Stage]:
     """The stages whose epsilon is spent by all that leaves, each once."""
     covered = covered_values(stages)
     needed = {output["tensor"] for output in outputs}
-    found = []
+    charging = []
     for stage in reversed(stages):
         reads, writes = reads_and_writes(stage)
         if needed.intersection(writes):
             if kind_of(stage).charges and stage["input"] not in covered:
-                found.append(stage)
+                charging.append(stage)
             else:
                 needed.update(reads)
-    return found[::-1]
+    return charging[::-1]
 
 
 # What the releases of a manifest cost, computed from the integers that ship.

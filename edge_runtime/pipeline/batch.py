@@ -58,7 +58,7 @@ def perturb_all(
     def one(frame: RawFrame) -> None:
         """Perturb one sensor frame, which may give several frames for the pipeline, or none."""
         nonlocal out
-        made, reason = 0, "nobody"
+        emitted, reason = 0, "nobody"
         for slot, crop in capture.frames(frame) if capture else [(0, frame)]:
             try:
                 perturbed = perturber.perturb(crop)
@@ -71,10 +71,10 @@ def perturb_all(
                 reason = SPENT
                 continue
             emit(perturbed.at(frame.index, None, slot) if slot else perturbed)
-            made += 1
+            emitted += 1
         for track in capture.ended if capture else ():
             perturber.forget(track)
-        if made:
+        if emitted:
             out += 1
         else:
             dropped[reason] += 1

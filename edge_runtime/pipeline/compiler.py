@@ -46,19 +46,19 @@ def compile_stages(manifest: Manifest, context: Any) -> Program:
         known.update(writes)
         drawn = (stage.output, stage.shape) if stage.stage == "draw" else None
         steps.append((compile_stage(stage, context), drawn))
-    made = known - {manifest.input.name}
+    computed = known - {manifest.input.name}
     if manifest.spending is not None:
-        return _promising(manifest, steps, made)
+        return _promising(manifest, steps, computed)
     models = [place for place, (run, _) in enumerate(steps) if isinstance(run, ModelStage)]
     if manifest.stream is not None or not models:
-        return Program([], steps, [], made, [], set())
+        return Program([], steps, [], computed, [], set())
     before, middle, after = steps[: models[0]], steps[models[0] : models[-1] + 1], steps[models[-1] + 1 :]
     model = middle[0][0]
     if len(middle) > 1 or not isinstance(model, ModelStage):
-        return Program(before, middle, after, made, [], set())
+        return Program(before, middle, after, computed, [], set())
     # One model: the conversions of its tensors can run on the neighbouring threads.
     before, after = before + [(model.preprocess, None)], [(model.postprocess, None)] + after
-    return Program(before, [(model.infer, None)], after, made, [], set())
+    return Program(before, [(model.infer, None)], after, computed, [], set())
 
 
 def _promising(manifest: Manifest, steps: List[Step], made: Set[str]) -> Program:

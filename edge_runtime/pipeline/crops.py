@@ -77,10 +77,10 @@ class Fit(object):
             top, left = ((b - a) // 2 for a, b in zip(inner, self._to))
             self._place = slice(top, top + inner[0]), slice(left, left + inner[1])
         planes = picture if picture.ndim == 3 else picture[:, :, None]
-        found = self._run(planes)
-        whole = picture.dtype.kind in "iu" and found.dtype.kind == "f"
+        resized = self._run(planes)
+        whole = picture.dtype.kind in "iu" and resized.dtype.kind == "f"
         fitted = np.zeros(self._to + planes.shape[2:], picture.dtype)
-        fitted[self._place] = np.rint(found) if whole else found
+        fitted[self._place] = np.rint(resized) if whole else resized
         return fitted if picture.ndim == 3 else fitted[:, :, 0]
 
     def _inner(self, height: int, width: int) -> Tuple[int, int]:
@@ -118,13 +118,13 @@ class BoxFinder(object):
         """The places of people. Raises ``FrameDropped`` where the network fails or gives no numbers."""
         picture = self._resize(frame).reshape(self._rules.size)
         low, step = self._range
-        found = self._runner.run({self._input: (picture.astype(np.float32) * step + low)[None]})
-        scores, boxes = np.asarray(found["scores"])[0], np.asarray(found["boxes"])[0].astype(np.float64)
+        outputs = self._runner.run({self._input: (picture.astype(np.float32) * step + low)[None]})
+        scores, boxes = np.asarray(outputs["scores"])[0], np.asarray(outputs["boxes"])[0].astype(np.float64)
         if not (np.isfinite(scores).all() and np.isfinite(boxes).all()):
             raise FrameDropped("not-finite")
         seen = scores >= self._rules.least_score
         if self._rules.person is not None:
-            seen &= np.rint(np.asarray(found["classes"])[0]) == self._rules.person
+            seen &= np.rint(np.asarray(outputs["classes"])[0]) == self._rules.person
         boxes = boxes if self._rules.order == "yxyx" else boxes[:, [1, 0, 3, 2]]
         order = np.flatnonzero(seen)[np.argsort(-scores[seen], kind="stable")]
         return [self._place(box) for box in _apart((boxes * self._scale)[order], self._most)]
@@ -137,13 +137,13 @@ class BoxFinder(object):
 
 def _apart(boxes: np.ndarray, most: int) -> List[np.ndarray]:
     """The first of those that overlap, in their order; boxes (n, 4) as top, left, bottom, right."""
-    kept: List[np.ndarray] = []
+    separate: List[np.ndarray] = []
     for box in boxes:
-        if len(kept) == most:
+        if len(separate) == most:
             break
-        if box[2] > box[0] and box[3] > box[1] and all(_overlap(box, other) <= OVERLAP for other in kept):
-            kept.append(box)
-    return kept
+        if box[2] > box[0] and box[3] > box[1] and all(_overlap(box, other) <= OVERLAP for other in separate):
+            separate.append(box)
+    return separate
 
 
 def _overlap(one: np.ndarray, other: np.ndarray) -> float:
@@ -335,15 +335,15 @@ class _People(object):
             self._watcher.people([person.place for person in people])
         centres = [person.centre for person in people]
         crops, left_out = [], 0
-        for centre, found in zip(centres, self.tracker.update(centres)):
-            if found is None:
+        for centre, assigned in zip(centres, self.tracker.update(centres)):
+            if assigned is None:
                 left_out += 1
                 continue
             inside, place = window(centre, self._size, self._shape)
             # 0 means no measurement, as for all pixels outside the picture.
             crop = np.zeros(self._size, np.uint16)
             crop[place] = self._floor.height(depth[inside], inside) if self._height else depth[inside]
-            crops.append((found[0], found[1], crop))
+            crops.append((assigned[0], assigned[1], crop))
         return crops, left_out
 
 

@@ -122,10 +122,10 @@ class LiveLoop(object):
     def flat(self) -> List[PerturbedFrame]:
         """The set of an empty scene, emitted at ticks without a newer one. Raises ``DeviceFailed``."""
         try:
-            made = [self._perturber.perturb(self._blank_frame()) for _ in range(self._schedule.slots)]
-            self._last = list(made)
+            frames = [self._perturber.perturb(self._blank_frame()) for _ in range(self._schedule.slots)]
+            self._last = list(frames)
             self._perturber.restart()  # a blank frame is of no track and begins no period
-            return made
+            return frames
         except FrameDropped as drop:
             reason = drop.reason
         raise DeviceFailed("a blank frame was dropped ({}): this bundle does not run here".format(reason))
@@ -384,9 +384,9 @@ class LiveLoop(object):
             reports = one.reports or [self._perturber.late(in_flight) for in_flight in one.in_flight]
         self._forget_tracks(one)
         chosen = [is_there or self._schedule.on_fault == "flat" for is_there in one.occupied]
-        made: List[Any] = [new if use else old for new, use, old in zip(reports, chosen, self._last)]
-        self._last = list(made)
-        self._send(made)
+        outgoing: List[Any] = [new if use else old for new, use, old in zip(reports, chosen, self._last)]
+        self._last = list(outgoing)
+        self._send(outgoing)
         self._counters.set("last-latency-us", int((self._clock() - one.came_s) * 1e6))
         self._counters.add("sets-out")
 
@@ -394,7 +394,7 @@ class LiveLoop(object):
         """Postprocess and send a set, or drop the frame."""
         self._counters.add("busy-us", one.busy_us)
         self._counters.set("last-busy-us", one.busy_us)
-        made: List[Any] = list(self._last)
+        outgoing: List[Any] = list(self._last)
         reason, came = "", False
         for slot, in_flight in enumerate(one.in_flight):
             try:
@@ -406,7 +406,7 @@ class LiveLoop(object):
                 continue
             came = came or one.occupied[slot]
             if one.occupied[slot] or self._schedule.on_fault == "flat":
-                made[slot] = perturbed
+                outgoing[slot] = perturbed
         # A frame without people is sent; a frame in which every crop failed is not.
         reason = "" if came or not any(one.occupied) else reason
         if not reason and self._clock() - one.came_s > self._max_latency_s:
@@ -417,8 +417,8 @@ class LiveLoop(object):
         if self._camera_aid is not None:
             self._camera_aid(one.frame._data)
         one.erase()
-        self._last = made
-        self._send(made)
+        self._last = outgoing
+        self._send(outgoing)
         self._counters.set("last-latency-us", int((self._clock() - one.came_s) * 1e6))
         self._counters.add("sets-out")
 

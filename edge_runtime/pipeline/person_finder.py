@@ -80,12 +80,12 @@ class Finder(object):
         depth, height = depth[row, column], above[row, column].astype(np.float32)
         smooth = _mean3(np.where(tall, above, 0).astype(np.float32))[row, column]
         down, across = self._down[row] * depth, self._across[column] * depth
-        found: List[Person] = []
+        people: List[Person] = []
         # Objects too small for a person cost a turn too; the number of turns is bounded.
         for _ in range(2 * most + 4):
             peak = int(smooth.argmax())
             top = smooth[peak]
-            if top <= 0 or len(found) == most:
+            if top <= 0 or len(people) == most:
                 break
             near = (down - down[peak]) ** 2 + (across - across[peak]) ** 2 <= self._apart**2
             near &= smooth >= 0
@@ -94,7 +94,7 @@ class Finder(object):
                 continue
             upper = near & (height > top - head)
             to_picture = self._focal / float(depth[peak])
-            found.append(
+            people.append(
                 Person(
                     (float(self._rows[row[upper]].mean()), float(self._columns[column[upper]].mean())),
                     (
@@ -103,7 +103,7 @@ class Finder(object):
                     ),
                 )
             )
-        return found
+        return people
 
 
 def _mean3(x: np.ndarray) -> np.ndarray:

@@ -155,15 +155,15 @@ class Pipeline(object):
     def postprocess(self, in_flight: "InFlight") -> PerturbedFrame:
         """The stages after the model: the ``PerturbedFrame``. Raises ``FrameDropped`` and nothing else."""
         track = [in_flight.frame.track]
-        made = in_flight.step(lambda: self._end(self._after, in_flight.flow, None, track))
-        if made is None and self._can_answer(in_flight.frame):
-            made, in_flight.reason = self._answer(track, in_flight.reason), ""
+        answer = in_flight.step(lambda: self._end(self._after, in_flight.flow, None, track))
+        if answer is None and self._can_answer(in_flight.frame):
+            answer, in_flight.reason = self._answer(track, in_flight.reason), ""
         if in_flight.reason:
             # Raised here, where no array is in scope and no other error is chained: a printed traceback shows
             # nothing of the frame.
             raise FrameDropped(in_flight.reason)
-        values = {name: value[0, ...] for name, value in made[0].items()}
-        return PerturbedFrame(in_flight.frame.index, values, _PIPELINE, drawn=made[1][0])
+        values = {name: value[0, ...] for name, value in answer[0].items()}
+        return PerturbedFrame(in_flight.frame.index, values, _PIPELINE, drawn=answer[1][0])
 
     def perturb(self, frame: RawFrame) -> PerturbedFrame:
         """One ``RawFrame`` in, its ``PerturbedFrame`` out. Every error is a ``FrameDropped``."""
@@ -384,11 +384,11 @@ def load_pipeline(
 def numbers_in(members: Mapping[str, bytes], name: str) -> np.ndarray:
     """The array of one ``.npy`` member. Raises ``BundleRefused`` (``bad-value``) for what is no rows of numbers."""
     try:
-        found = np.lib.format.read_array(io.BytesIO(members[name]), allow_pickle=False)
-        if found.dtype.kind in "biuf" and found.ndim:
-            return found
+        array = np.lib.format.read_array(io.BytesIO(members[name]), allow_pickle=False)
+        if array.dtype.kind in "biuf" and array.ndim:
+            return array
     except Exception:  # a header is read as Python's literals, and fails in many ways
-        found = None
+        array = None
     raise BundleRefused("bad-value", "The bundle's {} is no array of numbers. Export and seal it again.".format(name))
 
 

@@ -71,12 +71,12 @@ def exact_share(run: Run, spec: Input, golden: np.ndarray, outputs: Mapping[str,
     values = sum(int(np.prod(value.shape[1:])) for value in outputs.values())
     dense = values <= DENSE
     x = probes(spec, golden, 2 * (values + 12) if dense else _FEW)
-    made = run(x)
-    columns = {name: _classes(value) for name, value in made.items()}
+    probe_outputs = run(x)
+    columns = {name: _classes(value) for name, value in probe_outputs.items()}
     size = int(np.prod(spec.shape))
     chosen = np.argsort(uniform((size,)))[:FEATURES]
     wanted, wanted_golden = (_flat(one)[:, chosen] for one in (x, golden))
-    given, given_golden = (_columns(one, columns) for one in (made, outputs))
+    given, given_golden = (_columns(one, columns) for one in (probe_outputs, outputs))
     # The kinds of inputs take turns; so each part has all of them.
     judged = np.arange(len(x)) // _KINDS % 3 == 2
     solve = _dense if dense else _of_few_terms
@@ -155,8 +155,8 @@ def _classes(values: np.ndarray) -> np.ndarray:
         return np.empty(0)
     # np.unique would load numpy.ma, which takes longer than all the rest of this.
     ordered = np.sort(values)
-    found = ordered[np.append(True, ordered[1:] != ordered[:-1])]
-    return found if len(found) <= CLASSES else np.empty(0)
+    distinct = ordered[np.append(True, ordered[1:] != ordered[:-1])]
+    return distinct if len(distinct) <= CLASSES else np.empty(0)
 
 
 def _columns(outputs: Mapping[str, np.ndarray], classes: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -187,16 +187,16 @@ def _of_few_terms(given: np.ndarray, wanted: np.ndarray, new: np.ndarray) -> np.
     scaled, scaled_new = _scaled(given, new)
     centre = wanted.mean(axis=0)
     left = wanted - centre
-    found = np.empty((wanted.shape[1], 0), int)  # (features, terms)
-    made = np.zeros((len(new), wanted.shape[1]))
+    columns = np.empty((wanted.shape[1], 0), int)  # (features, terms)
+    estimates = np.zeros((len(new), wanted.shape[1]))
     for _ in range(TERMS):
-        found = np.hstack([found, np.abs(left.T.dot(scaled)).argmax(axis=1)[:, None]])
-        terms = scaled[:, found]  # (n, features, terms)
-        gram = np.einsum("nft,nfu->ftu", terms, terms) + 1e-6 * len(scaled) * np.eye(found.shape[1])
+        columns = np.hstack([columns, np.abs(left.T.dot(scaled)).argmax(axis=1)[:, None]])
+        terms = scaled[:, columns]  # (n, features, terms)
+        gram = np.einsum("nft,nfu->ftu", terms, terms) + 1e-6 * len(scaled) * np.eye(columns.shape[1])
         weights = np.linalg.solve(gram, np.einsum("nft,nf->ft", terms, wanted - centre)[..., None])[..., 0]
         left = wanted - centre - np.einsum("nft,ft->nf", terms, weights)
-        made = np.einsum("nft,ft->nf", scaled_new[:, found], weights)
-    return centre + made
+        estimates = np.einsum("nft,ft->nf", scaled_new[:, columns], weights)
+    return centre + estimates
 
 
 def _scaled(given: np.ndarray, new: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
@@ -227,8 +227,8 @@ def refuse_capacity(manifest: Manifest, artefact: str, outputs: Mapping[str, np.
             bits += 8 * np.dtype(output["dtype"]).itemsize * int(np.prod(output["shape"]))
             continue
         bits += math.log(max(count, 1), 2)
-        made = outputs[output["name"]]
-        if (made < 0).any() or (made >= count).any():
+        produced = outputs[output["name"]]
+        if (produced < 0).any() or (produced >= count).any():
             raise PrivacyStop(
                 "the output {} has other values than the {} that the manifest declares. Do not use the bundle; tell "
                 "its maker.".format(output["name"], count)
@@ -331,9 +331,9 @@ def _check_repeats(pipeline: Pipeline, manifest: Manifest, artefact: str) -> Non
             {tensor["name"]: uniform((1,) + tuple(tensor["shape"][1:])) for tensor in chosen.entry["inputs"]}
             for _ in range(2)
         )
-        made = [_outcome(runner, feeds) for feeds in (one, other, other, one)]
+        outcomes = [_outcome(runner, feeds) for feeds in (one, other, other, one)]
         allowed = 0.0 if getattr(runner, "device", CPU) == CPU else chosen.max_abs
-        for first, again in ((made[0], made[3]), (made[1], made[2])):
+        for first, again in ((outcomes[0], outcomes[3]), (outcomes[1], outcomes[2])):
             if first.keys() != again.keys() or any(not _same(first[key], again[key], allowed) for key in first):
                 raise DeviceFailed(
                     "the golden self-test of {} failed: {!r} gives other outputs for the same input. It draws or keeps "
@@ -346,8 +346,8 @@ def _check_repeats(pipeline: Pipeline, manifest: Manifest, artefact: str) -> Non
 def _outcome(runner: Any, feeds: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
     """The outputs for one input, or none where it is dropped: a random one may be beyond a table."""
     try:
-        found = runner.run(feeds)
-        return {name: np.array(found[name]) for name in found}
+        outputs = runner.run(feeds)
+        return {name: np.array(outputs[name]) for name in outputs}
     except FrameDropped:
         return {}
 

@@ -108,23 +108,23 @@ class TrackMemory(object):
             return values
         out = np.empty_like(values)
         for place, key in enumerate(self._keys):
-            kept, frame = self._of_stage(self._state(key), name)
-            if by[place] not in kept:
+            entries, frame = self._of_stage(self._state(key), name)
+            if by[place] not in entries:
                 # A copy: what a frame was made of is overwritten after use.
-                kept[by[place]] = _Kept(np.array(values[place]), int.from_bytes(os.urandom(8), "little"), frame)
-            kept[by[place]] = kept[by[place]]._replace(last=frame)
-            out[place], one, _ = kept[by[place]]
+                entries[by[place]] = _Kept(np.array(values[place]), int.from_bytes(os.urandom(8), "little"), frame)
+            entries[by[place]] = entries[by[place]]._replace(last=frame)
+            out[place], one, _ = entries[by[place]]
             self.drawn[place] ^= one
         return out
 
     def _of_stage(self, state: _TrackState, name: str) -> Tuple[Dict[Optional[int], _Kept], int]:
         """What the stage ``name`` keeps of a track, without the bouts that are over, and the number of this frame."""
         frame = state.frames[name] = state.frames.get(name, 0) + 1
-        kept = state.kept.get(name, {})
+        entries = state.kept.get(name, {})
         if self._gap is not None:
-            kept = {by: one for by, one in kept.items() if frame - one.last <= self._gap}
-        state.kept[name] = kept
-        return kept, frame
+            entries = {by: one for by, one in entries.items() if frame - one.last <= self._gap}
+        state.kept[name] = entries
+        return entries, frame
 
     def _state(self, key: Any) -> _TrackState:
         if key not in self._open:

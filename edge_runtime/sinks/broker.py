@@ -25,18 +25,18 @@ def context(options: Dict[str, Any]) -> ssl.SSLContext:
     if ("cert" in options) != ("key" in options):
         raise BadInput("a client certificate needs both cert=FILE and key=FILE")
     try:
-        made = ssl.create_default_context(cafile=options.get("ca"))
-        if hasattr(made, "minimum_version"):
-            made.minimum_version = ssl.TLSVersion.TLSv1_2  # novm: asked for in the line above
+        tls_context = ssl.create_default_context(cafile=options.get("ca"))
+        if hasattr(tls_context, "minimum_version"):
+            tls_context.minimum_version = ssl.TLSVersion.TLSv1_2  # novm: asked for in the line above
         else:
             # Python 3.6.
-            made.options |= ssl.OP_NO_TLSv1 | ssl.OP_NO_TLSv1_1
+            tls_context.options |= ssl.OP_NO_TLSv1 | ssl.OP_NO_TLSv1_1
         if "cert" in options:
-            made.load_cert_chain(options["cert"], options["key"])
+            tls_context.load_cert_chain(options["cert"], options["key"])
     except (OSError, ssl.SSLError):
         files = ", ".join("{}={}".format(name, options[name]) for name in sorted(FILES) if name in options)
         raise BadInput("expected readable PEM files for TLS; got {}".format(files)) from None
-    return made
+    return tls_context
 
 
 class NeedsPaho(DeviceFailed):

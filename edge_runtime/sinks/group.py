@@ -157,8 +157,8 @@ def retention(text: str) -> Keep:
 
 def parts_to_remove(folder: str, keep: Keep, open_part: str) -> List[str]:
     """The paths of the parts that have to go, the oldest first. ``open_part`` is written to and counts as none."""
-    found = sorted(name for name in os.listdir(folder) if PART.fullmatch(name))
-    closed = [os.path.join(folder, name) for name in found if os.path.join(folder, name) != open_part]
+    names = sorted(name for name in os.listdir(folder) if PART.fullmatch(name))
+    closed = [os.path.join(folder, name) for name in names if os.path.join(folder, name) != open_part]
     if keep.parts is not None:
         return closed[: max(0, len(closed) - keep.parts)]
     held, gone = sum(_size(path) for path in closed), []

@@ -67,11 +67,11 @@ class Segments(object):
         """Records of earlier runs, oldest first. A file is read up to the first record that is not whole."""
         for segment in self._old:
             self._needed[segment] = 0
-            found = list(self._records(segment))
-            self._needed[segment] = len(found)
-            for each in found:
+            records = list(self._records(segment))
+            self._needed[segment] = len(records)
+            for each in records:
                 yield each
-            if not found:
+            if not records:
                 self._remove(segment)
 
     def append(self, data: bytes, wall_s: float) -> Stored:
@@ -343,14 +343,14 @@ class Spool(object):
 
     def _restore(self, disk: Segments, accept: Callable[[bytes], bool]) -> None:
         now, wall = self._clock(), self._wall()
-        for found in disk.found():
-            if not accept(found.data):
+        for record in disk.found():
+            if not accept(record.data):
                 self._counts["unlike"] += 1
-                disk.forget(found.stored)
+                disk.forget(record.stored)
                 continue
             # A board without a clock battery may start in 1970: then the record counts as new.
-            age_s = max(0.0, wall - found.wall_s)
-            self._add(Entry(self._number, None, found.stored, len(found.data), now - age_s))
+            age_s = max(0.0, wall - record.wall_s)
+            self._add(Entry(self._number, None, record.stored, len(record.data), now - age_s))
             self._counts["restored"] += 1
         self._expire()
         self._shrink()

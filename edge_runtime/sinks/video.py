@@ -96,13 +96,13 @@ class VideoSink(Sink):
         self._writer.release()
         # OpenCV does not report a full disk: the frames in the file are counted.
         reader = self._cv2.VideoCapture(self._temporary, self._cv2.CAP_FFMPEG)
-        there = int(reader.get(self._cv2.CAP_PROP_FRAME_COUNT)) if reader.isOpened() else 0
+        frame_count = int(reader.get(self._cv2.CAP_PROP_FRAME_COUNT)) if reader.isOpened() else 0
         reader.release()
-        if there != self._count:
+        if frame_count != self._count:
             self.discard()
             raise WriteFailed(
                 "cannot write {}: {} of {} frames are in it; check the disk, or choose another place. Nothing was "
-                "left half-written.".format(self._path, max(there, 0), self._count)
+                "left half-written.".format(self._path, max(frame_count, 0), self._count)
             )
         with writing(self._path):
             self._whole.close()

@@ -33,12 +33,12 @@ def open_source(
     kind, where = check_source(text)
     check_sensor(text, spec.sensor)
     replayed = check_replay(text, realtime, repeat)
-    found = SOURCES[kind]
-    if subject_column is not None and not found.facts.get("subjects"):
+    registered = SOURCES[kind]
+    if subject_column is not None and not registered.facts.get("subjects"):
         problem = "expected {}FILE with --subject-column; {}: has no columns. Leave it out."
         raise BadInput(problem.format(" or ".join(with_fact("subjects")), kind))
-    if capture is not None and capture.windows is not None and not found.facts.get("windows"):
-        if not found.facts.get("samples"):
+    if capture is not None and capture.windows is not None and not registered.facts.get("windows"):
+        if not registered.facts.get("samples"):
             raise BadInput(
                 "{}: gives no samples of a series, and this bundle takes windows of them: use {} or {}FILE with "
                 "windows".format(kind, ", ".join(with_fact("samples")), " or ".join(with_fact("windows")))
@@ -46,9 +46,9 @@ def open_source(
         if subject_column is not None:
             raise BadInput("expected no --subject-column: a line of a series is a sample, no release. Leave it out")
         return open_samples(kind, where, spec, capture.windows)
-    if found.facts.get("series_only"):
+    if registered.facts.get("series_only"):
         raise BadInput("{}: gives samples of a series, and this bundle takes none. Use another source".format(kind))
-    make = found.load()
+    make = registered.load()
     sensor = expected(spec, None if spec.kind == "series" else capture)  # here, whole windows
     if replayed:
         return make(where, sensor, realtime=realtime, repeat=repeat)

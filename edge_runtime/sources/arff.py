@@ -34,15 +34,15 @@ def _values(text: str) -> Optional[List[str]]:
     """The values of a comma-separated line, without their quotes; None where the line is not one."""
     if "'" not in text and '"' not in text:
         return [value.strip() for value in text.split(",")]
-    found, place = [], 0
+    values, place = [], 0
     while True:
         match = _VALUE.match(text, place)
         if match is None:
             return None
-        found.append(_plain(match.group(1)))
+        values.append(_plain(match.group(1)))
         place = match.end()
         if not match.group(2):
-            return found
+            return values
 
 
 def _attribute(line: str, number: int) -> Attribute:
@@ -107,13 +107,13 @@ def read_row(attributes: List[Attribute], line: str, number: int) -> Optional[Li
     row = []
     for value, attribute in zip(values, attributes):
         try:
-            found = float(value) if attribute.categories is None else attribute.categories[value]
+            decoded = float(value) if attribute.categories is None else attribute.categories[value]
         except (ValueError, KeyError):
-            found = math.nan
-        if not math.isfinite(found):
+            decoded = math.nan
+        if not math.isfinite(decoded):
             what = "is missing (?)" if value == "?" else "is not one it can have"
             raise BadInput("line {}: the value of {} {}.".format(number, attribute.name, what))
-        row.append(found)
+        row.append(decoded)
     return row
 
 
@@ -173,10 +173,10 @@ class SubjectColumn(object):
         return rest, subjects, refused
 
     def _numbered(self, name: bytes, line: int) -> int:
-        found = Subject.from_name(name.decode("utf-8", "surrogateescape"))
-        former, first = self._spelled.setdefault(found, (found.former, line))
-        if former != found.former and not self._noted:
+        subject = Subject.from_name(name.decode("utf-8", "surrogateescape"))
+        former, first = self._spelled.setdefault(subject, (subject.former, line))
+        if former != subject.former and not self._noted:
             self._noted = True
             message = "note: line {} names the subject of line {} in another spelling: both count as one\n"
             sys.stderr.write(message.format(line, first))
-        return found
+        return subject

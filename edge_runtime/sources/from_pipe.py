@@ -65,7 +65,7 @@ class FetchedSource(Camera):
 def _failure(data: bytes) -> DeviceFailed:
     """What the fetching process says of its end; it reads a stranger's bytes, and may be anything."""
     try:
-        said = json.loads(data.decode("ascii"))
-        return _FAILURES.get(said["word"], Disconnected)(str(said["text"])[:1000])
+        failure = json.loads(data.decode("ascii"))
+        return _FAILURES.get(failure["word"], Disconnected)(str(failure["text"])[:1000])
     except (ValueError, KeyError, TypeError, RecursionError):
         return Unsupported("the fetching process sent something other than frames; the inside starts again")

@@ -64,7 +64,7 @@ class Pictures(object):
     def _connect(self) -> None:
         """Request the address and check the headers of the answer."""
         self._rest = b""
-        target, moved, asked = self._address.target, False, False
+        target, moved, was_challenged = self._address.target, False, False
         while True:
             with self._own_errors():
                 self._request(target)
@@ -72,8 +72,8 @@ class Pictures(object):
             if status in MOVED and not moved:
                 with self._own_errors():
                     target, moved = self._target_of(self._answer.getheader("Location") or ""), True
-            elif status == 401 and self._address.user is not None and not asked:
-                asked, self._logins = True, 0  # a nonce that is used up is answered by another
+            elif status == 401 and self._address.user is not None and not was_challenged:
+                was_challenged, self._logins = True, 0  # a nonce that is used up is answered by another
                 self._challenge = _challenge(self._answer.headers.get_all("WWW-Authenticate") or ())
             else:
                 break
@@ -223,9 +223,9 @@ def _challenge(offers: Iterable[str]) -> Dict[str, str]:
     digests = []
     for offer in filter(None, (re.search(r"(?i)(?:^|,)\s*digest\s+(.+)", offer) for offer in offers)):
         pairs = [one.partition("=")[::2] for one in parse_http_list(offer.group(1)) if "=" in one]
-        found = {name.strip().lower(): re.sub('^"(.*)"$', r"\1", value.strip()) for name, value in pairs}
-        if found.get("algorithm", "MD5").upper() in HASHES and found.get("nonce"):
-            digests.append(found)
+        parameters = {name.strip().lower(): re.sub('^"(.*)"$', r"\1", value.strip()) for name, value in pairs}
+        if parameters.get("algorithm", "MD5").upper() in HASHES and parameters.get("nonce"):
+            digests.append(parameters)
     return max(digests, key=lambda one: len(one.get("algorithm", "MD5")), default={})
 
 
@@ -236,23 +236,23 @@ def _login(challenge: Mapping[str, str], address: Any, target: str, count: int) 
         both = "{}:{}".format(user, password).encode("utf-8")
         return "Basic " + base64.b64encode(both).decode("ascii")
     algorithm = challenge.get("algorithm", "MD5")
-    made = HASHES[algorithm.upper()]
+    new_hash = HASHES[algorithm.upper()]
 
     def hashed(*parts: str) -> str:
-        return made(":".join(parts).encode("utf-8")).hexdigest()
+        return new_hash(":".join(parts).encode("utf-8")).hexdigest()
 
     realm, nonce = challenge.get("realm", ""), challenge["nonce"]
     own, number = os.urandom(8).hex(), "{:08x}".format(count)
-    secret, asked = hashed(user, realm, password), hashed("GET", target)
+    secret, request_hash = hashed(user, realm, password), hashed("GET", target)
     if algorithm.upper().endswith("-SESS"):
         secret = hashed(secret, nonce, own)
     quoted = [("username", user), ("realm", realm), ("nonce", nonce), ("uri", target)]
     bare = [("algorithm", algorithm)]
     if "auth" in [word.strip() for word in challenge.get("qop", "").split(",")]:
-        quoted += [("response", hashed(secret, nonce, number, own, "auth", asked)), ("cnonce", own)]
+        quoted += [("response", hashed(secret, nonce, number, own, "auth", request_hash)), ("cnonce", own)]
         bare += [("qop", "auth"), ("nc", number)]
     else:  # RFC 2069, of old cameras
-        quoted += [("response", hashed(secret, nonce, asked))]
+        quoted += [("response", hashed(secret, nonce, request_hash))]
     if "opaque" in challenge:
         quoted += [("opaque", challenge["opaque"])]
     escaped = ['{}="{}"'.format(name, re.sub(r'([\\\\"])', r"\\\1", value)) for name, value in quoted]

@@ -67,13 +67,13 @@ class IioDevice(Samples):
         self._next_s = clock()
         self._files: List[int] = []
         folder = find_device(root, name)
-        there = sorted(one[3:-4] for one in os.listdir(folder) if one.startswith("in_") and one.endswith("_raw"))
+        available = sorted(one[3:-4] for one in os.listdir(folder) if one.startswith("in_") and one.endswith("_raw"))
         try:
-            found = [self._channel(folder, there, *one) for one in zip(sampling.channels, sampling.units)]
+            scales = [self._channel(folder, available, *one) for one in zip(sampling.channels, sampling.units)]
         except BaseException:
             self.close()
             raise
-        self._scale, self._offset = (np.array(side) for side in zip(*found))
+        self._scale, self._offset = (np.array(side) for side in zip(*scales))
 
     @classmethod
     def open_samples(cls, where: str, sampling: Sampling) -> Samples:
@@ -112,9 +112,9 @@ class IioDevice(Samples):
 
     def _channel(self, folder: str, there: Sequence[str], channel: str, unit: str) -> Tuple[float, float]:
         """Open a channel; its scale into ``unit``, and its offset in steps."""
-        found = scale_of(folder, self.name, there, channel, unit)
+        scaling = scale_of(folder, self.name, there, channel, unit)
         self._files.append(os.open(os.path.join(folder, "in_{}_raw".format(channel)), os.O_RDONLY | os.O_CLOEXEC))
-        return found
+        return scaling
 
 
 def rate_of(where: str) -> Tuple[str, float]:
@@ -206,7 +206,7 @@ class Element(NamedTuple):
 
 def layout(types: Mapping[str, Tuple[int, str]]) -> Tuple[Dict[str, Element], int]:
     """The elements of channels {name: (index, type)}, and the bytes of a scan. Raises ``Unsupported``."""
-    found: Dict[str, Element] = {}
+    elements: Dict[str, Element] = {}
     at, largest = 0, 1
     for name, (_, text) in sorted(types.items(), key=lambda item: item[1][0]):
         match = _TYPE.fullmatch(text)
@@ -215,9 +215,9 @@ def layout(types: Mapping[str, Tuple[int, str]]) -> Tuple[Dict[str, Element], in
         if match is None or repeat not in (None, "1") or not 0 < length <= int(stored) - moved:
             raise Unsupported("the IIO channel {!r} has the type {!r}, which is not known here".format(name, text[:40]))
         at = -(-at // size) * size
-        found[name] = Element((">" if order == "be" else "<") + "u{}".format(size), at, sign == "s", length, moved)
+        elements[name] = Element((">" if order == "be" else "<") + "u{}".format(size), at, sign == "s", length, moved)
         at, largest = at + size, max(largest, size)
-    return found, -(-at // largest) * largest
+    return elements, -(-at // largest) * largest
 
 
 DEV = "/dev"
@@ -239,13 +239,13 @@ class IioBuffer(Samples):
         self._folder = find_device(root, name)
         self._elements, self._channels = os.path.join(self._folder, "scan_elements"), sampling.channels
         self._handle, self._enable, self._rest = -1, -1, b""
-        there = self._there()
-        scales = [scale_of(self._folder, self.name, there, *one) for one in zip(sampling.channels, sampling.units)]
+        available = self._there()
+        scales = [scale_of(self._folder, self.name, available, *one) for one in zip(sampling.channels, sampling.units)]
         self._scale, self._offset = (np.array(side) for side in zip(*scales))
-        if TIMESTAMP not in there:
+        if TIMESTAMP not in available:
             raise Unsupported("{} gives no timestamp: read it without ,buffered".format(self.name))
         try:
-            self._layout, self._size = self._begin(rate_hz, there)
+            self._layout, self._size = self._begin(rate_hz, available)
             self._handle = os.open(
                 os.path.join(dev, os.path.basename(self._folder)), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
             )
@@ -293,10 +293,10 @@ class IioBuffer(Samples):
 
     def _there(self) -> List[str]:
         names = os.listdir(self._elements) if os.path.isdir(self._elements) else []
-        found = sorted(one[3:-3] for one in names if one.startswith("in_") and one.endswith("_en"))
-        if not found:
+        channels = sorted(one[3:-3] for one in names if one.startswith("in_") and one.endswith("_en"))
+        if not channels:
             raise Unsupported("{} has no buffer: read it without ,buffered".format(self.name))
-        return found
+        return channels
 
     def _begin(self, rate_hz: float, there: List[str]) -> Tuple[Dict[str, Element], int]:
         """Set the device up and start it. Raises ``OSError`` where it cannot be written to."""
@@ -315,9 +315,9 @@ class IioBuffer(Samples):
             if channel in wanted:
                 types[channel] = (_whole(place + "_index"), _text(place + "_type"))
         _write(os.path.join(self._folder, "buffer", "length"), str(max(2, int(BUFFERED_S * rate_hz))))
-        found = layout(types)
+        scan_layout = layout(types)
         os.pwrite(self._enable, b"1", 0)
-        return found
+        return scan_layout
 
     def _set_rate(self, rate_hz: float) -> None:
         """Tell the device its rate, where it has one of its own; else its trigger's is what comes."""

@@ -26,19 +26,19 @@ class NpzSource(Source):
 
     def __init__(self, path: str, spec: Sensor) -> None:
         shape = tuple(spec["shape"])
-        self._archive, self._member, found, dtype = _open_archive(path)
-        if not (found[1:] == shape or found[1:] + (1,) == shape) or not found or dtype != np.dtype(spec["dtype"]):
+        self._archive, self._member, actual, dtype = _open_archive(path)
+        if not (actual[1:] == shape or actual[1:] + (1,) == shape) or not actual or dtype != np.dtype(spec["dtype"]):
             self.close()
             raise BadInput(
                 "expected x of {} ({}) in {}, as the bundle was made for; got {} {}".format(
-                    spec["dtype"], ", ".join(map(str, ("N",) + shape)), path, dtype, found
+                    spec["dtype"], ", ".join(map(str, ("N",) + shape)), path, dtype, actual
                 )
             )
         self._path, self._dtype = path, dtype
         self._row_bytes = int(np.prod(shape)) * dtype.itemsize
         self._block = np.empty((0,) + shape, dtype)  # rows that were read together: a read for each takes longer
         self._first = self._next = 0  # the number of the block's first row, and of the next one
-        self._end = self.size = found[0]
+        self._end = self.size = actual[0]
 
     def next(self) -> Optional[RawFrame]:
         """The next row, numbered from 0."""

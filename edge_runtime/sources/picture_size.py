@@ -34,8 +34,8 @@ def read_size(data: bytes) -> Optional[Size]:
     elif data[:4] in TIFF:
         size = _tiff(data)
     elif data[:1] == b"P":
-        found = _PNM.match(data[:1000])
-        size = None if found is None else (int(found.group(2)), int(found.group(1)))
+        header = _PNM.match(data[:1000])
+        size = None if header is None else (int(header.group(2)), int(header.group(1)))
     else:
         size = jpeg_size(data)
     if size is None or min(size) <= 0:
@@ -45,8 +45,8 @@ def read_size(data: bytes) -> Optional[Size]:
 
 def orientation(data: bytes) -> int:
     """1 to 8, as in EXIF: how the samples of a PNG, JPEG or TIFF are turned; 5 to 8 are on their side."""
-    found = _EXIF.search(data[: 2**20])
-    tags = _tags(data if data[:4] in TIFF else data[found.end() :] if found else b"") or {}
+    exif = _EXIF.search(data[: 2**20])
+    tags = _tags(data if data[:4] in TIFF else data[exif.end() :] if exif else b"") or {}
     return min(max(tags.get(_ORIENTATION, 1), 1), 8)
 
 

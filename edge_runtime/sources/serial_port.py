@@ -151,10 +151,10 @@ def uncobs(data: bytes) -> Optional[bytes]:
 
 
 def _exclusive_or(data: bytes) -> int:
-    found = 0
+    checksum = 0
     for byte in data:
-        found ^= byte
-    return found
+        checksum ^= byte
+    return checksum
 
 
 def _open_port(path: str, speed: int) -> int:

@@ -58,13 +58,13 @@ class Windower(object):
             self._restart()
             self._begin(time_s, values, saturated)
             return [GAP if passed > 0 else BACK]
-        found: List[Result] = []
+        ready: List[Result] = []
         while self._next_s <= time_s + 1e-9:
             share = min((self._next_s - self._time_s) / passed, 1.0)
             self._add(self._values + share * (values - self._values), saturated or self._saturated)
-            found += self._ready()
+            ready += self._ready()
         self._time_s, self._values, self._saturated = time_s, values, saturated
-        return found
+        return ready
 
     def _restart(self) -> None:
         self._time_s, self._steps = None, 0
@@ -191,11 +191,11 @@ class TimedLines(Samples):
     def read(self) -> Optional[List[Sample]]:
         """The samples of the lines that came, with a None for each line that is none."""
         frames = self._lines.next_block()
-        found: Dict[int, Sample] = {number: None for number, _ in self._lines.refused()}
+        by_line: Dict[int, Sample] = {number: None for number, _ in self._lines.refused()}
         if frames is None:
-            return list(found.values()) or None
-        found.update((frame.index, _sample(frame._data)) for frame in frames)
-        return [sample for _, sample in sorted(found.items(), key=lambda item: item[0])]
+            return list(by_line.values()) or None
+        by_line.update((frame.index, _sample(frame._data)) for frame in frames)
+        return [sample for _, sample in sorted(by_line.items(), key=lambda item: item[0])]
 
     def close(self) -> None:
         """Close the file."""

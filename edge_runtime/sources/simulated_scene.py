@@ -97,19 +97,19 @@ class Scene(object):
     def frame(self, seconds: float) -> np.ndarray:
         """The picture at ``seconds`` from the start."""
         depth = np.full(self.shape, self.floor_mm, np.float32)
-        found = [lane.at(seconds) for lane in self._lanes]
-        self.walkers = [walker for walker in found if walker is not None]
+        on_lanes = [lane.at(seconds) for lane in self._lanes]
+        self.walkers = [walker for walker in on_lanes if walker is not None]
         for walker in self.walkers:
             for centre, radii in _body(self.cast[walker.who], walker, self.floor_mm):
                 self._draw(depth, centre, radii)
         pick = self._random.randint(BANK)
         sign, down, across = 1 - 2 * self._random.randint(0, 2, 3)
-        there = self._there[pick, ::down, ::across].copy()
+        measured = self._there[pick, ::down, ::across].copy()
         if self.walkers:
-            _drop_edges(depth, there)
+            _drop_edges(depth, measured)
         depth += self._noise[pick, ::down, ::across] * np.float32(sign)
         np.maximum(depth, np.float32(0), out=depth)
-        return np.where(there, np.rint(depth), np.float32(0)).astype(np.uint16)
+        return np.where(measured, np.rint(depth), np.float32(0)).astype(np.uint16)
 
     def anybody(self, seconds: float) -> bool:
         """Whether somebody is in a lane at that time; times must not go back."""
@@ -124,8 +124,8 @@ class Scene(object):
     def _fields(self, random: np.random.RandomState) -> Tuple[np.ndarray, np.ndarray]:
         far = np.hypot(self._y[:, None], self._x[None, :]) * FOCAL * 512.0
         sigma = np.interp(far, NOISE_AT, NOISE_MM).astype(np.float32)
-        there = random.random_sample((BANK,) + self.shape) >= np.interp(far, NOISE_AT, MISSING)
-        return random.standard_normal((BANK,) + self.shape).astype(np.float32) * sigma, there
+        measured = random.random_sample((BANK,) + self.shape) >= np.interp(far, NOISE_AT, MISSING)
+        return random.standard_normal((BANK,) + self.shape).astype(np.float32) * sigma, measured
 
     def _draw(self, depth: np.ndarray, centre: Point, radii: Point) -> None:
         """The nearer side of an ellipsoid with axes along x, y and z; lengths in mm, z from the camera down."""

@@ -126,10 +126,10 @@ class LinesSource(Source):
         if self._mark:
             return
         lines[0] = lines[0][len(MARK) :] if lines[0].startswith(MARK) else lines[0]
-        said = SEP.fullmatch(lines[0].decode("latin-1").strip("\r"))
-        lines[0] = b"" if said else lines[0]
+        declared = SEP.fullmatch(lines[0].decode("latin-1").strip("\r"))
+        lines[0] = b"" if declared else lines[0]
         first = next((line for line in lines if line.strip()), b"")
-        self._mark = (said.group(1) if said else separator([first.decode("latin-1")])).encode("latin-1")
+        self._mark = (declared.group(1) if declared else separator([first.decode("latin-1")])).encode("latin-1")
 
     def _encoded(self, table: Encoder, lines: List[bytes], first: int) -> List[RawFrame]:
         """The rows of these lines as vectors; those that do not fit are refused. Raises ``BadInput``: other names."""
@@ -160,8 +160,8 @@ class LinesSource(Source):
 
     def refused(self) -> List[Tuple[int, str]]:
         """The lines refused since the last call: a list of (number, what is wrong with it)."""
-        found, self._refused = self._refused, []
-        return found
+        refused_lines, self._refused = self._refused, []
+        return refused_lines
 
     def next(self) -> Optional[RawFrame]:
         """Not for this source: use ``next_block``."""

@@ -61,19 +61,19 @@ def _refused(path: Path, what: str) -> WriteFailed:
 
 def _look(path: Path) -> Tuple[str, int]:
     """The absolute path, behind a link, and what is there: ``stat.S_IFREG`` and so on, or ``_NOTHING``."""
-    there = os.fspath(path)
-    there = there if os.path.isabs(there) else os.path.join(os.getcwd(), there)
+    place = os.fspath(path)
+    place = place if os.path.isabs(place) else os.path.join(os.getcwd(), place)
     with writing(path):
         try:
-            found = os.lstat(there)
+            status = os.lstat(place)
         except (FileNotFoundError, NotADirectoryError):
-            return there, _NOTHING
-    if not stat.S_ISLNK(found.st_mode):
-        return there, stat.S_IFMT(found.st_mode)
-    if found.st_uid not in (0, os.geteuid()):
+            return place, _NOTHING
+    if not stat.S_ISLNK(status.st_mode):
+        return place, stat.S_IFMT(status.st_mode)
+    if status.st_uid not in (0, os.geteuid()):
         raise _refused(path, "a link that another user made: name the file itself")
     try:
-        return os.path.realpath(there), stat.S_IFMT(os.stat(there).st_mode)
+        return os.path.realpath(place), stat.S_IFMT(os.stat(place).st_mode)
     except OSError:
         raise _refused(path, "a link that leads nowhere: remove it") from None
 
@@ -83,12 +83,12 @@ def file_place(path: Path) -> str:
 
     Raises ``WriteFailed`` for anything else, for a link that leads nowhere and for one that another user made.
     """
-    there, kind = _look(path)
+    place, kind = _look(path)
     if kind == stat.S_IFDIR:
         raise _failed(path, OSError(errno.EISDIR, ""))
     if kind not in (_NOTHING, stat.S_IFREG):
         raise _refused(path, "{}, and a file was expected: choose another name".format(_KINDS[kind]))
-    return there
+    return place
 
 
 def open_stream(path: Path) -> Optional[IO[bytes]]:

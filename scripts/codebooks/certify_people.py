@@ -46,24 +46,24 @@ def certify_split(
         raise BadInput(
             f"{recipe.name}: the data do not say who is who, so people cannot be split. Give `subject` of each row."
         )
-    asked = recipe.certificate or Certificate()
+    terms = recipe.certificate or Certificate()
     rows = dataset.slices.rows()
     perturbed = subject.perturb_rows(opened.subject, opened.run, dataset, rows)
     if isinstance(perturbed.bottleneck, str):
         raise BadInput(f"No certificate: {perturbed.bottleneck}.")
-    found = certificate_section.section(
+    findings = certificate_section.section(
         dataset,
         perturbed.bottleneck,
         perturbed.outputs,
         table=perturbed.table,
-        tried=asked.tried * splits,
-        confidence=asked.confidence,
-        strata=certificate_section.strata_of(dataset, asked.strata),
+        tried=terms.tried * splits,
+        confidence=terms.confidence,
+        strata=certificate_section.strata_of(dataset, terms.strata),
         seed=seed,
         stream=opened.subject.manifest.get("stream"),
         of=opened.subject.manifest["perturber"]["sensitive"],
     )
-    one = next(one for one in found if one.name == certificate_section.AVERAGE and one.kind == "certificate")
+    one = next(one for one in findings if one.name == certificate_section.AVERAGE and one.kind == "certificate")
     if "plug_in" not in one.more:
         raise BadInput(one.not_run)
     figures = {name: one.more[name] for name in ("plug_in", "null", "units", "unit", "tried")}
@@ -115,21 +115,21 @@ def main() -> None:
     script.add_argument("--budget", choices=["full", "quick"], default="full", help="of the training")
     script.add_argument("--out", type=Path, required=True, help="folder for runs and exports")
     script.add_argument("--record", type=Path, required=True)
-    asked = script.parse_args()
+    options = script.parse_args()
     load_tensorflow()
-    recipe = Recipe.find(asked.recipe)
-    settings = {**recipe.model_dump(mode="json", exclude={"seed"}, exclude_none=True), "splits": asked.splits}
-    found = record.read(asked.record)
-    if found.get("settings") != settings:
-        found = {"kind": "edgeveil-people-splits", "settings": settings, "artefact": asked.artefact, "splits": []}
-    for seed in range(recipe.seed, recipe.seed + asked.splits):
-        if not any(one["seed"] == seed for one in found["splits"]):
-            how = {"splits": asked.splits, "artefact": asked.artefact, "budget": asked.budget}
-            found["splits"].append(certify_split(recipe, seed, asked.out, **how))
-        found["over_splits"] = over_splits(found["splits"])
-        record.write(asked.record, script.made_by(asked), found | record.here())
+    recipe = Recipe.find(options.recipe)
+    settings = {**recipe.model_dump(mode="json", exclude={"seed"}, exclude_none=True), "splits": options.splits}
+    document = record.read(options.record)
+    if document.get("settings") != settings:
+        document = {"kind": "edgeveil-people-splits", "settings": settings, "artefact": options.artefact, "splits": []}
+    for seed in range(recipe.seed, recipe.seed + options.splits):
+        if not any(one["seed"] == seed for one in document["splits"]):
+            how = {"splits": options.splits, "artefact": options.artefact, "budget": options.budget}
+            document["splits"].append(certify_split(recipe, seed, options.out, **how))
+        document["over_splits"] = over_splits(document["splits"])
+        record.write(options.record, script.made_by(options), document | record.here())
     confidence = (recipe.certificate or Certificate()).confidence
-    print(sentence(found["over_splits"], found["splits"][0]["certificate"]["unit"], confidence))
+    print(sentence(document["over_splits"], document["splits"][0]["certificate"]["unit"], confidence))
 
 
 if __name__ == "__main__":

@@ -67,13 +67,13 @@ def main() -> None:
     script.add_argument("--strata", nargs="*", default=[], help="attributes within which z is balanced by design")
     script.add_argument("--folds", type=int, default=2)
     script.add_argument("--out", type=Path, required=True)
-    asked = script.parse_args()
+    options = script.parse_args()
     load_tensorflow()
-    recipe = Recipe.find(asked.recipe)
-    compared = points([recipe], [parse(text) for text in asked.axis])
+    recipe = Recipe.find(options.recipe)
+    compared = points([recipe], [parse(text) for text in options.axis])
     dataset = datasets.load(recipe)
-    strata = strata_of(dataset, asked.strata)
-    before = record.read(asked.out).get("settings", [])
+    strata = strata_of(dataset, options.strata)
+    before = record.read(options.out).get("settings", [])
     rows = {json.dumps(row["settings"], sort_keys=True): row for row in before}
 
     def row_of(point: Point) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def main() -> None:
     def write() -> None:
         done = [row for row in rows.values() if row["folds"]]
         for row in done:
-            row |= summary(row["folds"], asked)
+            row |= summary(row["folds"], options)
         allowed = [row for row in done if row["within_limits"]]
         text = {
             "kind": "edgeveil-choice",
@@ -91,20 +91,20 @@ def main() -> None:
             "seed": recipe.seed,
             "rows": "held out of the first two slices, a fifth of each; the test slice is not touched",
             "limits": {
-                "points": asked.points,
-                "bits_over_null": asked.bits,
-                "auc": asked.auc,
-                "priced_bits": asked.priced_bits,
+                "points": options.points,
+                "bits_over_null": options.bits,
+                "auc": options.auc,
+                "priced_bits": options.priced_bits,
             },
-            "kept": asked.kept,
+            "kept": options.kept,
             "compared": len(done),
             "chosen": max(allowed, key=lambda row: row["rank"])["settings"] if allowed else None,
             "settings": done,
             **record.here(),
         }
-        record.write(asked.out, f"{script.path} {recipe.name}", text)
+        record.write(options.out, f"{script.path} {recipe.name}", text)
 
-    for number in range(asked.folds):
+    for number in range(options.folds):
         missing = [point for point in compared if str(number) not in row_of(point)["folds"]]
 
         def done(at: int, found: Any, missing: list[Point] = missing, number: int = number) -> None:

@@ -51,7 +51,7 @@ def compare(
     folded = fold(dataset, fold_number)
     priced = folded.as_priced()
     trunks: dict[str, fit.Prepared] = {}
-    found = []
+    all_figures = []
     for number, section in enumerate(settings):
         key = section.model_dump_json(exclude=OF_CODES)
         keras.utils.set_random_seed(fold_number)
@@ -68,7 +68,7 @@ def compare(
             strata=strata,
             tried=len(settings),
         )
-        found.append(figures)
+        all_figures.append(figures)
         if done is not None:
             done(number, figures)
-    return found
+    return all_figures

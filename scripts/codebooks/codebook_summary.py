@@ -103,7 +103,7 @@ def pooled(
     the ends of each deal's 95 % interval by tracks: what so many samples can tell of the AUC, however they are dealt.
     """
     deals = 1 if length == 1 else DEALS
-    found: dict[str, Any] = {"releases": length}
+    figures: dict[str, Any] = {"releases": length}
     for name, of in (("code", "code"), ("label_only", "label")):
         of_deal = []
         for _ in range(deals):
@@ -112,19 +112,19 @@ def pooled(
                     sequences.pooled(out[of], part.y, part.z, length=length, rng=rng) for part, out in (learn, judge)
                 )
             except BadInput as error:
-                return {**found, "not_run": str(error)}
+                return {**figures, "not_run": str(error)}
             of_deal.append(_attacked_tracks(fit, test, classes, codes))
-        found[name] = {figure: float(np.mean([deal[figure] for deal in of_deal])) for figure in of_deal[0]}
-    return {**found, "deals": deals}
+        figures[name] = {figure: float(np.mean([deal[figure] for deal in of_deal])) for figure in of_deal[0]}
+    return {**figures, "deals": deals}
 
 
 def _attacked_tracks(fit: Tracks, test: Tracks, classes: tuple[int, int], codes: int) -> dict[str, Any]:
     """The sum of log-posteriors on the tracks ``test``, with intervals of its AUC: by tracks; of z == 1 within y."""
     p = sequences.log_posteriors(fit, test, classes=classes, codes=codes)
     area = attack_metrics.auc_interval(p, test.y, test.z)
-    found = {"tracks": len(test), "accuracy": attack_metrics.accuracy(p, test.z), "auc": area.estimate}
-    found |= {"auc_low": area.low, "auc_high": area.high}
+    figures = {"tracks": len(test), "accuracy": attack_metrics.accuracy(p, test.z), "auc": area.estimate}
+    figures |= {"auc_low": area.low, "auc_high": area.high}
     if classes[1] > 2:
-        return found
+        return figures
     area = attack_metrics.area_within_y(p[:, 1], test.y, test.z == 1)
-    return {**found, "low": area.low, "high": area.high}
+    return {**figures, "low": area.low, "high": area.high}

@@ -96,22 +96,22 @@ def seed_record(recipe: Recipe, seed: int, out: Path) -> dict[str, Any]:
     started = time.monotonic()
     run, export = made(recipe, seed, out)
     dataset, test = run.dataset(), run.dataset().part("test")
-    right, sent, found = {}, {}, {}
+    right, sent, figures = {}, {}, {}
     for artefact in ARTEFACTS:
         through = pipeline(run, export, artefact)
-        found[artefact], outputs = measured(run, through)
+        figures[artefact], outputs = measured(run, through)
         right[artefact], sent[artefact] = outputs["label"] == test.y, outputs["sent"]
         if artefact == SHIPS:
-            found[artefact]["same_x"] = same_x(run, through, test.x[:AGAIN_ROWS])
+            figures[artefact]["same_x"] = same_x(run, through, test.x[:AGAIN_ROWS])
             left = in_chunks(through.run, dataset.x[dataset.slices.rows()])
-            found[artefact]["by_slice"] = by_slice(dataset, told(run, left))
+            figures[artefact]["by_slice"] = by_slice(dataset, told(run, left))
             tried = (recipe.certificate or Certificate()).tried
-            found[artefact]["per_code"] = [bound(dataset, told(run, left), tried, fewest) for fewest in FEWEST]
+            figures[artefact]["per_code"] = [bound(dataset, told(run, left), tried, fewest) for fewest in FEWEST]
     return {
         "seed": seed,
         "limit_met": run.facts["limit_met"],
         "raw": raw_rates(dataset, run.classifiers()),
-        "artefacts": found,
+        "artefacts": figures,
         "int8_against_keras": {
             "label": paired(right[SHIPS], right[KERAS]),
             "codes_changed": float((sent[SHIPS] != sent[KERAS]).mean()),
@@ -130,13 +130,13 @@ def bound(dataset: Dataset, code: np.ndarray, tried: int, fewest: int) -> dict[s
     shape = len(dataset.y_names), int(code.max()) + 1, len(dataset.z_names)
     rng = np.random.default_rng(0)
     try:
-        found = per_code(
+        limit = per_code(
             unseen.y, code, unseen.z, shape=shape, rng=rng, cluster=unseen.cluster, tried=tried, fewest=fewest
         )
     except BadInput as error:
         return {"at_least": fewest, "not_given": str(error)}
-    told_of = {"factor": found.factor, "estimate": found.estimate, "pairs": found.pairs, "share": found.share}
-    return {"at_least": fewest, "units": found.units, **told_of}
+    told_of = {"factor": limit.factor, "estimate": limit.estimate, "pairs": limit.pairs, "share": limit.share}
+    return {"at_least": fewest, "units": limit.units, **told_of}
 
 
 def holds(run: Run) -> bool:
@@ -165,22 +165,22 @@ def pipeline(run: Run, export: ExportFolder | None, artefact: str) -> Pipeline:
 
 def measured(run: Run, through: Pipeline, *, tried: int | None = None) -> tuple[dict[str, Any], Mapping[str, Any]]:
     """What ``scripts.codebooks.codebook_summary`` says of it, and its outputs on the test slice."""
-    dataset, asked = run.dataset(), run.recipe.certificate or Certificate()
+    dataset, terms = run.dataset(), run.recipe.certificate or Certificate()
     outputs: list[Mapping[str, np.ndarray]] = []
 
     def perturb(x: np.ndarray) -> Mapping[str, np.ndarray]:
         outputs.append(in_chunks(through.run, x))
         return {**outputs[-1], "code": told(run, outputs[-1])}
 
-    found = measure(
+    figures = measure(
         dataset,
         perturb,
         codes=len(dataset.y_names) * (1 if holds(run) else run.recipe.perturber.codes),
         channel=None if holds(run) else run.perturber().tables.get("channel"),
-        strata=strata_of(dataset, asked.strata),
-        tried=asked.tried if tried is None else tried,
+        strata=strata_of(dataset, terms.strata),
+        tried=terms.tried if tried is None else tried,
     )
-    return found, outputs[0]
+    return figures, outputs[0]
 
 
 def made(recipe: Recipe, seed: int, out: Path) -> tuple[Run, ExportFolder]:
@@ -217,13 +217,13 @@ def networks(recipe: Recipe, seed: int, out: Path, budget: str) -> dict[str, Any
     left = subject.perturb_rows(subject.Subject(export.manifest, export.members, SHIPS), run, dataset, every).released
     families = tuple(family for family in adversaries() if family.name in NETWORKS or family.kind != "adaptive")
     tries = replace(BUDGETS[budget], every_family=True, confirm=True)
-    found = examine(dataset, left, run.classifiers(), tries, seed, families=lambda _problem: families)
-    fields = audit_rows.part(found.findings("y", "z"), "y", "z")
-    kept = ("target", "chance", "adversaries", "not_run", "worst_adaptive", "most_bits", "learning_curve")
+    audited = examine(dataset, left, run.classifiers(), tries, seed, families=lambda _problem: families)
+    fields = audit_rows.part(audited.findings("y", "z"), "y", "z")
+    recorded = ("target", "chance", "adversaries", "not_run", "worst_adaptive", "most_bits", "learning_curve")
     return {
         "budget": budget,
         "sha256": hashes(export)[SHIPS],
-        **{name: fields[name] for name in kept},
+        **{name: fields[name] for name in recorded},
         "wall_time_s": round(time.monotonic() - started, 1),
     }
 
@@ -285,36 +285,36 @@ def main() -> None:
     script.add_argument(
         "--again", action="store_true", help="measure seeds on record anew; runs that are not in --out are made"
     )
-    asked = script.parse_args()
-    if asked.run:
-        export = ExportFolder.open(asked.export) if asked.export else None
-        artefact, run = asked.artefact if export else KERAS, Run.open(asked.run)
-        found, _ = measured(run, pipeline(run, export, artefact), tried=asked.tried)
-        print(json.dumps({"recipe": run.recipe.name, "artefact": artefact, **found}))
+    args = script.parse_args()
+    if args.run:
+        export = ExportFolder.open(args.export) if args.export else None
+        artefact, run = args.artefact if export else KERAS, Run.open(args.run)
+        document, _ = measured(run, pipeline(run, export, artefact), tried=args.tried)
+        print(json.dumps({"recipe": run.recipe.name, "artefact": artefact, **document}))
         return
-    if not (asked.recipe and asked.out and asked.record):
+    if not (args.recipe and args.out and args.record):
         script.error("a recipe with --out and --record, or --run was expected")
     load_tensorflow()
-    recipe = Recipe.find(asked.recipe)
+    recipe = Recipe.find(args.recipe)
     settings: Mapping[str, Any] = recipe.model_dump(mode="json", exclude={"seed"}, exclude_none=True)
-    found = record.read(asked.record)
-    if found.get("settings") != settings:
-        found = {"kind": "edgeveil-codebook-record", "recipe": recipe.name, "settings": settings, "seeds": []}
-    for seed in asked.seeds:
-        one = next((done for done in found["seeds"] if done["seed"] == seed), None)
-        if one is None or asked.again:
-            before, one = one, seed_record(recipe, seed, asked.out)
+    document = record.read(args.record)
+    if document.get("settings") != settings:
+        document = {"kind": "edgeveil-codebook-record", "recipe": recipe.name, "settings": settings, "seeds": []}
+    for seed in args.seeds:
+        one = next((done for done in document["seeds"] if done["seed"] == seed), None)
+        if one is None or args.again:
+            before, one = one, seed_record(recipe, seed, args.out)
             if before and "networks" in before and before["sha256"] == one["sha256"]:
                 one["networks"] = before["networks"]  # of the same artefact
-            others = [done for done in found["seeds"] if done["seed"] != seed]
-            found["seeds"] = sorted([*others, one], key=lambda done: done["seed"])
-            found["over_seeds"] = over_seeds(found["seeds"])
-            write(asked.record, script, found)
-        if asked.networks and one.get("networks", {}).get("budget") not in (asked.networks, "thorough"):
-            one["networks"] = networks(recipe, seed, asked.out, asked.networks)
+            others = [done for done in document["seeds"] if done["seed"] != seed]
+            document["seeds"] = sorted([*others, one], key=lambda done: done["seed"])
+            document["over_seeds"] = over_seeds(document["seeds"])
+            write(args.record, script, document)
+        if args.networks and one.get("networks", {}).get("budget") not in (args.networks, "thorough"):
+            one["networks"] = networks(recipe, seed, args.out, args.networks)
             if one["networks"]["sha256"] != one["sha256"][SHIPS]:
-                say(f"Seed {seed}: the artefact in {asked.out} is not the one on record; the record names both hashes.")
-            write(asked.record, script, found)
+                say(f"Seed {seed}: the artefact in {args.out} is not the one on record; the record names both hashes.")
+            write(args.record, script, document)
 
 
 def write(path: Path, script: record.Script, found: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ def by_slice(dataset: Dataset, code: np.ndarray, *, seed: int = 0) -> dict[str, 
     ``code`` (n,) left for the rows of all slices, in their order. ``deviations`` is how many standard deviations of the
     shuffles the bits lie above their mean, ``p`` the share of shuffles that reach them.
     """
-    found: dict[str, dict[str, Any]] = {}
+    by_part: dict[str, dict[str, Any]] = {}
     code = code.astype(np.int64)
     shape = (len(dataset.y_names), int(code.max()) + 1, len(dataset.z_names))
     for name in PARTS:
@@ -33,7 +33,7 @@ def by_slice(dataset: Dataset, code: np.ndarray, *, seed: int = 0) -> dict[str, 
                 for z in shuffled_labels(part.z, part.y, shuffles=SHUFFLES, rng=rng, cluster=part.cluster)
             ]
         )
-        found[name] = {
+        by_part[name] = {
             "rows": len(part),
             "bits": round(bits, 6),
             "shuffled": round(float(shuffled.mean()), 6),
@@ -41,4 +41,4 @@ def by_slice(dataset: Dataset, code: np.ndarray, *, seed: int = 0) -> dict[str, 
             "deviations": round((bits - float(shuffled.mean())) / max(float(shuffled.std()), 1e-12), 2),
             "p": round((1 + int((shuffled >= bits).sum())) / (1 + SHUFFLES), 4),
         }
-    return found
+    return by_part

@@ -90,8 +90,8 @@ def _machine(disk: Path, console: Path, port: int, reach: Mapping[str, int]) -> 
     command += ["-chardev", f"file,id=console,path={console},append=on", "-serial", "chardev:console"]
     command += ["-drive", f"if=none,id=disk,format=raw,file={disk}", "-device", "virtio-blk-device,drive=disk"]
     # restrict: the guest reaches nothing but these; the host reaches its ssh.
-    there = "".join(f",guestfwd=tcp:{at}-cmd:nc 127.0.0.1 {own}" for at, own in reach.items())
-    command += ["-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22{there}"]
+    forwards = "".join(f",guestfwd=tcp:{at}-cmd:nc 127.0.0.1 {own}" for at, own in reach.items())
+    command += ["-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22{forwards}"]
     command += ["-device", "virtio-net-device,netdev=net"]
     return [*command, "-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-device,rng=rng"]
 

@@ -44,19 +44,19 @@ def asked(lock: str, python: str, platform: str) -> tuple[int, str]:
         command += ["--python-version", python, "--python-platform", platform, "--color", "never"]
         environment = {**os.environ, "MACOSX_DEPLOYMENT_TARGET": "14.0"}
         done = subprocess.run(command, input=lock, env=environment, capture_output=True, text=True, check=False)
-    said = " ".join(done.stderr.split())
-    return (len(re.findall(r" \+ \S+==", done.stderr)) if done.returncode == 0 else 0), said
+    message = " ".join(done.stderr.split())
+    return (len(re.findall(r" \+ \S+==", done.stderr)) if done.returncode == 0 else 0), message
 
 
 def wheels(lock: str, python: str, platform: str) -> dict[str, object]:
     """``packages`` that have a wheel there, and those ``without`` one. Raises ``DeviceFailed`` if uv says else."""
     blocks, without = locked(lock), []
     while True:
-        count, said = asked("".join(blocks.values()), python, platform)
+        count, message = asked("".join(blocks.values()), python, platform)
         if count:
             return {"python": python, "platform": platform, "packages": count, "without": without}
-        found = NO_WHEEL.search(said)
-        if found is None or f"{found[1]}=={found[2]}" not in blocks:
-            raise DeviceFailed(f"uv was expected to say which package has no wheel for {platform}; it said: {said}")
-        without.append(f"{found[1]}=={found[2]}")
+        match = NO_WHEEL.search(message)
+        if match is None or f"{match[1]}=={match[2]}" not in blocks:
+            raise DeviceFailed(f"uv was expected to say which package has no wheel for {platform}; it said: {message}")
+        without.append(f"{match[1]}=={match[2]}")
         del blocks[without[-1]]

@@ -76,8 +76,8 @@ def interpreter(version: str) -> str | None:
     for candidate in filter(None, candidates):
         probe = [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
         # A pyenv shim is on PATH and runs nothing where that version is not selected.
-        found = subprocess.run(probe, capture_output=True, text=True, check=False)
-        if found.returncode == 0 and found.stdout.strip() == version:
+        probed = subprocess.run(probe, capture_output=True, text=True, check=False)
+        if probed.returncode == 0 and probed.stdout.strip() == version:
             return candidate
     return _unpacked(version) if version in DEBIAN else None
 

@@ -51,17 +51,17 @@ def steps(commands: Sequence[tuple[str, Sequence[str | Path]]], folder: Path, py
     """What each command came to, run in ``folder``, until one fails; what came after that one is left out."""
     environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
     environment |= {"EDGEVEIL_PYTHON": python, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    found = []
+    outcomes = []
     for name, words in commands:
         began = time.monotonic()
         command = [str(word) for word in words]
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-        found.append({"step": name, "exit_code": done.returncode, "seconds": round(time.monotonic() - began)})
-        print(f"{name}: {found[-1]['exit_code']}, {found[-1]['seconds']} s", file=sys.stderr)
+        outcomes.append({"step": name, "exit_code": done.returncode, "seconds": round(time.monotonic() - began)})
+        print(f"{name}: {outcomes[-1]['exit_code']}, {outcomes[-1]['seconds']} s", file=sys.stderr)
         if done.returncode:
-            found[-1]["said"] = (done.stderr or done.stdout)[-2000:]
+            outcomes[-1]["said"] = (done.stderr or done.stdout)[-2000:]
             break
-    return found
+    return outcomes
 
 
 def versions(python: Path) -> dict[str, str]:
@@ -74,8 +74,8 @@ def from_lock(python: str, folder: Path) -> dict[str, Any]:
     """scripts/environment and the quick demo, in a copy of the checkout."""
     copy = checkout(folder / "checkout")
     commands = [("scripts/environment", ["scripts/environment"]), ("scripts/demo --quick", ["scripts/demo", "--quick"])]
-    found = steps(commands, copy, python)
-    return {"way": "lock", "steps": found, "versions": versions(copy / ".venv/bin/python")}
+    outcomes = steps(commands, copy, python)
+    return {"way": "lock", "steps": outcomes, "versions": versions(copy / ".venv/bin/python")}
 
 
 def from_wheel(python: str, folder: Path) -> dict[str, Any]:

@@ -115,18 +115,18 @@ def untrained(model: Any, spec: dict[str, Any], precision: str) -> tuple[dict[st
 
 def perturber(document: dict[str, Any], data: bytes) -> Perturber:
     """One that the loop can run."""
-    made = parse(document)
-    ((artefact, found),) = made.models["generator"].artefacts.items()
-    backend = open_backend("tflite", data, found.entry, threads=1)
-    pipeline = Pipeline(made, tables={}, runners={"generator": backend})
-    return Perturber(Bundle(made, {}, "", "", False), pipeline, artefact, 0.0, CPU, False)
+    manifest = parse(document)
+    ((artefact, model_artefact),) = manifest.models["generator"].artefacts.items()
+    backend = open_backend("tflite", data, model_artefact.entry, threads=1)
+    pipeline = Pipeline(manifest, tables={}, runners={"generator": backend})
+    return Perturber(Bundle(manifest, {}, "", "", False), pipeline, artefact, 0.0, CPU, False)
 
 
 def loop_rate(made: Perturber, seconds: float) -> tuple[float, float]:
     """Frames a second and seconds of processor time a frame, from frames that are there into a pipe that is emptied."""
     cpu = time.process_time()
-    found = whole_loop.measure(made, protocol.synthetic_frames(made.manifest.input), seconds)
-    return found["fps"], (time.process_time() - cpu) / found["count"]
+    measurement = whole_loop.measure(made, protocol.synthetic_frames(made.manifest.input), seconds)
+    return measurement["fps"], (time.process_time() - cpu) / measurement["count"]
 
 
 def bare_rate(made: Perturber, seconds: float) -> tuple[float, float]:
@@ -189,11 +189,11 @@ def main() -> int:
     script.add_argument("--turns", type=int, default=7)
     script.add_argument("--seconds", type=float, default=2.0)
     options = script.parse_args()
-    made = {
+    perturbers = {
         (name, kind): perturber(*untrained(*parts, kind)) for name, parts in networks().items() for kind in PRECISIONS
     }
     watch, rows = record.watch(options), []
-    for (name, _), one in made.items():
+    for (name, _), one in perturbers.items():
         rows.append(row(name, one, options.turns, options.seconds))
         print(SAID.format(**rows[-1]), flush=True)
     judged = record.verdict(watch.use())

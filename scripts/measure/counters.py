@@ -39,14 +39,14 @@ def by_onnx_tool(path: str, shapes: Shapes) -> dict[str, int]:
     kinds = {one.name: one.type.tensor_type.elem_type for one in sized(path, {}).graph.input}
     graph.shape_infer({name: np.zeros(shape, tensor_dtype_to_np_dtype(kinds[name])) for name, shape in shapes.items()})
     graph.profile()
-    found: Counter[str] = Counter()
+    by_kind: Counter[str] = Counter()
     for node in graph.nodemap.values():
         if node.op_type in KINDS:
             biases = (
                 math.prod(node.outshape) if node.op_type.startswith(("Conv", "Gemm")) and len(node.input) == 3 else 0
             )
-            found[node.op_type] += int(node.macs[0]) - (0 if node.op_type == "ConvInteger" else biases)
-    return found
+            by_kind[node.op_type] += int(node.macs[0]) - (0 if node.op_type == "ConvInteger" else biases)
+    return by_kind
 
 
 def by_inference(path: str, shapes: Shapes) -> dict[str, int]:
@@ -61,15 +61,15 @@ def by_inference(path: str, shapes: Shapes) -> dict[str, int]:
             kind = one.type.tensor_type
             if kind.HasField("shape") and all(dim.HasField("dim_value") for dim in kind.shape.dim):
                 known.setdefault(one.name, [dim.dim_value for dim in kind.shape.dim])
-        found: Counter[str] = Counter()
+        by_kind: Counter[str] = Counter()
         for node in graph.node:
             if node.op_type == "Constant":
                 known[node.output[0]] = next((list(a.t.dims) for a in node.attribute if a.name == "value"), [])
             elif node.op_type == "If":
-                found += max((counts(a.g, known) for a in node.attribute), key=lambda one: one.total())
+                by_kind += max((counts(a.g, known) for a in node.attribute), key=lambda one: one.total())
             elif node.op_type in KINDS:
-                found[node.op_type] += product(node, known)
-        return found
+                by_kind[node.op_type] += product(node, known)
+        return by_kind
 
     return counts(proto.graph, {})
 
@@ -105,24 +105,24 @@ def by_interpreter(path: str, shapes: Shapes) -> dict[str, int]:
         opened.set_tensor(one["index"], one["dtype"](0) + 0 * opened.get_tensor(one["index"]))
     opened.invoke()
     size = {one["index"]: [int(n) for n in one["shape"]] for one in opened.get_tensor_details()}
-    found: Counter[str] = Counter()
+    by_kind: Counter[str] = Counter()
     for op in opened._get_ops_details():
         kind, (out, *_) = op["op_name"], op["outputs"]
         data, weights = (size.get(int(place), []) for place in (*op["inputs"], -1, -1)[:2])
         if kind in ("CONV_2D", "FULLY_CONNECTED"):
-            found[kind] += math.prod(size[out]) * math.prod(weights[1:])
+            by_kind[kind] += math.prod(size[out]) * math.prod(weights[1:])
         elif kind == "DEPTHWISE_CONV_2D":
-            found[kind] += math.prod(size[out]) * math.prod(weights[1:3])
+            by_kind[kind] += math.prod(size[out]) * math.prod(weights[1:3])
         elif kind == "TRANSPOSE_CONV":
-            found[kind] += math.prod(size[int(op["inputs"][2])][:3]) * math.prod(weights)
+            by_kind[kind] += math.prod(size[int(op["inputs"][2])][:3]) * math.prod(weights)
         elif kind == "BATCH_MATMUL":
-            found[kind] += math.prod(size[out]) * data[-1]
-    return found
+            by_kind[kind] += math.prod(size[out]) * data[-1]
+    return by_kind
 
 
 def answer(folder: Path) -> None:
     """Print the answer to ``question.json`` in ``folder``: of each ONNX file both figures, or why there is none."""
-    found = []
+    answers = []
     for one in json.loads((folder / "question.json").read_text()):
         figures: dict[str, Any] = {}
         for name, count in (("onnx-tool", by_onnx_tool), ("inference", by_inference)):
@@ -130,8 +130,8 @@ def answer(folder: Path) -> None:
                 figures[name] = count(one["path"], one["shapes"])
             except Exception as error:  # any: it is other people's
                 figures[name] = f"{type(error).__name__}: {str(error)[:160]}"
-        found.append(figures)
-    (folder / "answer.json").write_text(json.dumps(found))
+        answers.append(figures)
+    (folder / "answer.json").write_text(json.dumps(answers))
 
 
 if __name__ == "__main__":

@@ -140,16 +140,16 @@ BARE["tflite-runtime"] = BARE["ai-edge-litert"].replace("ai_edge_litert", "tflit
 
 def compiled(cache: Path) -> dict[str, str]:
     """An environment on one thread whose modules are compiled into ``cache``, whatever this process does."""
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**kept, "PYTHONPYCACHEPREFIX": str(cache), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**environment, "PYTHONPYCACHEPREFIX": str(cache), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 def packages(commit: str, folder: Path) -> Path:
     """A place to import that commit's runtime and cleaners from."""
     done = subprocess.run(["git", "archive", commit, *ROOMS], capture_output=True, check=False)
     if done.returncode:
-        said = done.stderr.decode().strip()
-        raise BadInput(f"{commit} was expected in the history of this checkout: {said}. Run git fetch --unshallow.")
+        message = done.stderr.decode().strip()
+        raise BadInput(f"{commit} was expected in the history of this checkout: {message}. Run git fetch --unshallow.")
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
         archive.extractall(folder / "edgeveil", filter="data")
     return folder
@@ -168,7 +168,7 @@ def child(python: str, code: str, spec: dict[str, Any], path: Path, cache: Path)
 def small(work: Path) -> list[dict[str, str]]:
     """The untrained small networks, made once: a manifest and a file each, by the names of their places."""
     work.mkdir(parents=True, exist_ok=True)
-    found = []
+    bundles = []
     for name in SMALL:
         for kind in capture_loop.PRECISIONS:
             place = work / f"{name} {kind}".replace(" ", "-")
@@ -176,8 +176,8 @@ def small(work: Path) -> list[dict[str, str]]:
                 manifest, data = capture_loop.untrained(*capture_loop.networks()[name], kind)
                 place.with_suffix(".json").write_text(json.dumps(manifest))
                 place.with_suffix(".tflite").write_bytes(data)
-            found.append({"input": name, "bundle": str(place), "artefact": f"tflite-{kind}"})
-    return found
+            bundles.append({"input": name, "bundle": str(place), "artefact": f"tflite-{kind}"})
+    return bundles
 
 
 def medians(turns: list[dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
@@ -203,15 +203,15 @@ class Sides:
 
     def turns(self, codes: dict[str, str], spec: dict[str, Any], python: str = sys.executable) -> list[dict[str, Any]]:
         """For each turn what every process said; those named otherwise than a side import from ``now``."""
-        found = []
+        all_turns = []
         for turn in range(-1, self._turns):  # the first turn compiles, and is not counted
-            said = {
+            answers = {
                 side: child(python, code, spec, self._paths.get(side, self._paths["now"]), self._cache)
                 for side, code in codes.items()
             }
             if turn >= 0:
-                found.append(said)
-        return found
+                all_turns.append(answers)
+        return all_turns
 
     def both(self, code: str, spec: dict[str, Any]) -> list[dict[str, Any]]:
         """``turns`` of this version and the earlier one."""

@@ -135,10 +135,10 @@ def measure(
     helpers.append(multiprocessing.Process(target=burn, args=(cores[0],), daemon=True))
     os.sched_setaffinity(0, set(cores[1:]) or set(cores))
     with tempfile.TemporaryDirectory() as folder:
-        made = bundles.make_bundle(Path(folder), example=label_example())
+        veil = bundles.make_bundle(Path(folder), example=label_example())
         for helper in helpers:
             helper.start()
-        words = ["run", str(made.path), "--trust", str(made.trust), "--health", "off", "--log", "memory", "--as-root"]
+        words = ["run", str(veil.path), "--trust", str(veil.trust), "--health", "off", "--log", "memory", "--as-root"]
         words += ["--source", f"http://127.0.0.1:{camera.server_port}/", "--fps", str(1 / TICK_S)]
         words += ["--sink", f"tcp://127.0.0.1:{listener.getsockname()[1]}"]
         service = subprocess.Popen(
@@ -199,7 +199,7 @@ def scores(blank: np.ndarray, other: np.ndarray, folds: int = 5) -> np.ndarray:
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
     fold = np.arange(len(blank)) % min(folds, len(blank))
-    found = np.zeros((2, len(blank)))
+    decisions = np.zeros((2, len(blank)))
     for held in np.unique(fold):
         inside, outside = fold == held, fold != held
         rows = np.concatenate([blank[outside], other[outside]])
@@ -207,8 +207,8 @@ def scores(blank: np.ndarray, other: np.ndarray, folds: int = 5) -> np.ndarray:
         model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.5)
         model.fit(rows / spread, np.repeat([0, 1], outside.sum()))
         for row, turns in enumerate((blank, other)):
-            found[row, inside] = model.decision_function(turns[inside] / spread)
-    return found
+            decisions[row, inside] = model.decision_function(turns[inside] / spread)
+    return decisions
 
 
 def compared(turns: list[dict[str, Any]], scene: str, rng: np.random.Generator, draws: int = 1000) -> dict[str, Any]:
@@ -223,11 +223,11 @@ def compared(turns: list[dict[str, Any]], scene: str, rng: np.random.Generator, 
 
     rounds = np.arange(len(blank))
     drawn = [both(rng.choice(rounds, len(rounds))) for _ in range(draws)]
-    found: dict[str, Any] = {"scene": scene, "records": sum(len(part) for group in groups for part in group)}
+    figures: dict[str, Any] = {"scene": scene, "records": sum(len(part) for group in groups for part in group)}
     for name, value, all_drawn in zip(("record", "ten_seconds"), both(rounds), zip(*drawn, strict=True), strict=True):
         low, high = np.quantile(all_drawn, [0.025, 0.975])
-        found[name] = {"auc": round(value, 3), "low": round(float(low), 3), "high": round(float(high), 3)}
-    return found
+        figures[name] = {"auc": round(value, 3), "low": round(float(low), 3), "high": round(float(high), 3)}
+    return figures
 
 
 def summary(version: str, turns: list[dict[str, Any]]) -> dict[str, Any]:

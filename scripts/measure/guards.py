@@ -36,9 +36,9 @@ def read_guards() -> list[dict[str, str]]:
 def taken_out(guard: Mapping[str, str], tree: Path) -> str:
     """The text of the guard's file without it. Raises ``DeviceFailed`` where it does not stand there exactly once."""
     text = (tree / guard["file"]).read_text()
-    found = text.count(guard["text"])
-    if found != 1:
-        raise DeviceFailed(f"{guard['file']} has {found} times what {GUARDS} takes out ({guard['attack']}), not once.")
+    times = text.count(guard["text"])
+    if times != 1:
+        raise DeviceFailed(f"{guard['file']} has {times} times what {GUARDS} takes out ({guard['attack']}), not once.")
     return text.replace(guard["text"], guard["without"])
 
 
@@ -81,8 +81,8 @@ def measured(guard: Mapping[str, str], tree: Path) -> dict[str, Any]:
     finally:
         path.write_text(whole)
     red = before["passed"] > 0 and not before["failed"] + before["error"] and after["failed"] > 0
-    kept = {name: guard[name] for name in ("finding", "attack", "file", "test")}
-    return {**kept, "with": before, "without": after, "red": red}
+    facts = {name: guard[name] for name in ("finding", "attack", "file", "test")}
+    return {**facts, "with": before, "without": after, "red": red}
 
 
 def main() -> int:
@@ -91,21 +91,21 @@ def main() -> int:
     script.add_argument("words", nargs="*", help="findings to measure; the record keeps the other guards")
     options = script.parse_args()
     guards = [guard for guard in read_guards() if not options.words or guard["finding"] in options.words]
-    found = []
+    outcomes = []
     with tempfile.TemporaryDirectory() as folder:
         tree = copied(Path(folder))
         for guard in guards:
             taken_out(guard, tree)
         for guard in guards:
-            found.append(measured(guard, tree))
-            state = "red" if found[-1]["red"] else "NOT RED"
-            say(f"{state}: {guard['finding']}, {guard['attack']}: {found[-1]['with']}, {found[-1]['without']}")
-    now = {one["attack"]: one for one in found}
+            outcomes.append(measured(guard, tree))
+            state = "red" if outcomes[-1]["red"] else "NOT RED"
+            say(f"{state}: {guard['finding']}, {guard['attack']}: {outcomes[-1]['with']}, {outcomes[-1]['without']}")
+    now = {one["attack"]: one for one in outcomes}
     before = {one["attack"]: one for one in record.read(options.out).get("guards", [])} if options.words else {}
     rows = [{**before, **now}.get(guard["attack"]) for guard in read_guards()]
     result = {"kind": "guards", "guards": [row for row in rows if row], "machine": machine.facts()}
     record.write(options.out, script.path, result)
-    return 0 if all(guard["red"] for guard in found) else 3
+    return 0 if all(guard["red"] for guard in outcomes) else 3
 
 
 if __name__ == "__main__":

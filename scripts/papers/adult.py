@@ -74,12 +74,12 @@ class Coded:
     def number(self, name: str) -> np.ndarray:
         """One category as its place among its values, int64 (n,). Raises ``BadInput`` for a value that is no other."""
         values = np.array(sorted(self.values[name]))
-        found = np.searchsorted(values, self.categories[name]).clip(max=len(values) - 1)
-        strange = values[found] != self.categories[name]
+        places = np.searchsorted(values, self.categories[name]).clip(max=len(values) - 1)
+        strange = values[places] != self.categories[name]
         if strange.any():
             row = int(np.flatnonzero(strange)[0])
             raise BadInput(f"Expected one of {', '.join(values)} in {name}; row {row} has another value.")
-        return found
+        return places
 
     def unit_rows(self) -> np.ndarray:
         """Numbers over their bounds and categories one-hot, every row of Euclidean norm 1; float64 (n, d)."""

@@ -127,8 +127,8 @@ def substitution(run: Run, rng: np.random.Generator, *, steps: int = STEPS) -> S
             private = _information(tf.reshape(sums, shape) / tf.cast(len(rows), tf.float32))
             useful = tf.reduce_mean(tf.reduce_sum(q * tf.gather(tf.transpose(surprise), of_y), axis=1))
             everywhere = tf.reduce_mean(q, axis=0)
-            kept = tf.reduce_mean(tf.reduce_sum(q * log_q, axis=1)) - _sum_p_log_p(everywhere)
-            loss = PRIVATE * private + useful - KEPT * kept
+            retained = tf.reduce_mean(tf.reduce_sum(q * log_q, axis=1)) - _sum_p_log_p(everywhere)
+            loss = PRIVATE * private + useful - KEPT * retained
         optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
         return loss
 

@@ -55,14 +55,14 @@ class Solved(NamedTuple):
 def tables(data: str) -> dict[str, Table]:
     """Of KDD Cup 99 the slides' number of rows, drawn from all and from the different ones: most are there twice."""
     if data == "adult":
-        found = {"Adult, complete rows": adult.load()}
+        loaded = {"Adult, complete rows": adult.load()}
     else:
         lines, rng = kddcup.lines(), np.random.default_rng(0)
-        found = {
+        loaded = {
             f"KDD Cup 99, {name}": kddcup.coded([some[at] for at in rng.choice(len(some), KDD_ROWS, replace=False)])
             for name, some in (("rows drawn", lines), ("different rows drawn", sorted(set(lines))))
         }
-    return {name: Table(one.unit_rows(), np.where(one.label, 1.0, -1.0)) for name, one in found.items()}
+    return {name: Table(one.unit_rows(), np.where(one.label, 1.0, -1.0)) for name, one in loaded.items()}
 
 
 def fits(table: Table, test: np.ndarray, epsilons: tuple[float, ...], split: int, draws: int) -> Iterator[Solved]:
@@ -108,11 +108,11 @@ def measured(
     solved: list[Solved] = []
     errors: dict[tuple[str, str, float | None, float], list[float]] = {}
     for split, test in enumerate(folds):
-        found = record.kept(
+        solutions = record.kept(
             work / f"{word}-{draws}-{split}.json",
             lambda at=split, of=test: [one._asdict() for one in fits(table, of, epsilons, at, draws)],  # type: ignore[misc]
         )
-        here = [Solved(**one) for one in found]
+        here = [Solved(**one) for one in solutions]
         mine: dict[tuple[str, str, float | None, float], list[float]] = {}
         for one in here:
             mine.setdefault((one.loss, one.method, one.epsilon, one.regularization), []).append(one.error)
@@ -159,23 +159,23 @@ def main() -> int:
     script.add_argument("data", choices=list(EPSILONS), help="which table")
     script.add_argument("--splits", type=int, default=10, choices=range(2, TENTH + 1), help="of ten (default: 10)")
     script.add_argument("--draws", type=int, default=1, choices=range(1, 21), help="of noise for a fit (default: 1)")
-    kept = "splits that are done, from which a run that was ended goes on (default: runs/erm)"
-    script.add_argument("--work", type=Path, default=Path("runs/erm"), help=kept)
-    asked = script.parse_args()
+    work_help = "splits that are done, from which a run that was ended goes on (default: runs/erm)"
+    script.add_argument("--work", type=Path, default=Path("runs/erm"), help=work_help)
+    options = script.parse_args()
     began = time.monotonic()
-    settings = {"draws": asked.draws, "work": asked.work}
-    found = [measured(*one, EPSILONS[asked.data], asked.splits, **settings) for one in tables(asked.data).items()]
+    settings = {"draws": options.draws, "work": options.work}
+    parts = [measured(*one, EPSILONS[options.data], options.splits, **settings) for one in tables(options.data).items()]
     document = {
         **record.here(),
         "seed": 0,
-        "splits": asked.splits,
-        "draws": asked.draws,
-        "tables": found,
-        **({"one_dimension": one_dimension()} if asked.data == "adult" else {}),
+        "splits": options.splits,
+        "draws": options.draws,
+        "tables": parts,
+        **({"one_dimension": one_dimension()} if options.data == "adult" else {}),
         "wall_s": round(time.monotonic() - began),
     }
-    record.write(RESULTS / f"erm-{asked.data}.json", script.made_by(asked), document)
-    lemmas = [one["lemmas"] for one in found]
+    record.write(RESULTS / f"erm-{options.data}.json", script.made_by(options), document)
+    lemmas = [one["lemmas"] for one in parts]
     held = all(max(one["lemma_1"]["most"], one["lemma_2"]["most"]) <= 1 for one in lemmas)
     return 0 if held and all(one["largest_gradient"] <= CLOSE for one in lemmas) else 3
 

@@ -47,31 +47,31 @@ def main() -> None:
     script.add_argument("--data", choices=("digits", "mnist", "depth"), default="depth")
     script.add_argument("--kinds", nargs="+", choices=list(NAMES), default=list(NAMES))
     script.add_argument("--seed", type=int, default=0)
-    asked = script.parse_args()
+    options = script.parse_args()
     load_tensorflow()
     rows, shown, facts = [], np.empty(0, int), {}
-    for kind in asked.kinds:
-        say(f"{asked.data}, {kind}, seed {asked.seed}")
-        run = trained(asked.data, kind, asked.seed, asked.out)
+    for kind in options.kinds:
+        say(f"{options.data}, {kind}, seed {options.seed}")
+        run = trained(options.data, kind, options.seed, options.out)
         dataset = run.dataset()
         test = dataset.part("test")
         if not rows:
-            shown = chosen(test.y, np.random.default_rng(asked.seed))
+            shown = chosen(test.y, np.random.default_rng(options.seed))
             rows.append(("raw", dataset.unit(test.x[shown])))
-        sent, back, facts[kind] = attacked(run, exported(run, asked.out), dataset, asked.seed)
+        sent, back, facts[kind] = attacked(run, exported(run, options.out), dataset, options.seed)
         rows += [(NAMES[kind], sent[shown]), ("made out", back[shown])]
     picture = drawn(rows)
-    write_atomic(PICTURE.format(asked.data), picture)
+    write_atomic(PICTURE.format(options.data), picture)
     document = {
-        "data": asked.data,
-        "seed": asked.seed,
+        "data": options.data,
+        "seed": options.seed,
         "y": [dataset.y_names[label] for label in test.y[shown]],
         "rows_sha256": hashlib.sha256(np.ascontiguousarray(test.index[shown])).hexdigest(),
         "picture_sha256": hashlib.sha256(picture).hexdigest(),
         "kinds": facts,
         **record.here(),
     }
-    record.write(Path(RECORD.format(asked.data)), script.made_by(asked), document)
+    record.write(Path(RECORD.format(options.data)), script.made_by(options), document)
 
 
 def chosen(y: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -78,13 +78,13 @@ def draw(frontier: Mapping[str, Any]) -> bytes:
     """Two panels, SVG: the fixed adversary and the best attack found. The same points are the same bytes."""
     from matplotlib.figure import Figure
 
-    found = lines(frontier)
+    by_kind = lines(frontier)
     with style():
         figure = Figure(figsize=(8.4, 3.9), layout="constrained")
         for axes, (of, title) in zip(figure.subplots(1, 2, sharey=True), ATTACKS.items(), strict=True):
-            for kind, rows in found.items():
+            for kind, rows in by_kind.items():
                 _line(axes, kind, rows, of)
-            nothing = [row["raw"]["sensitive"]["accuracy"] - row["chance"]["majority"] for row in _all(found)]
+            nothing = [row["raw"]["sensitive"]["accuracy"] - row["chance"]["majority"] for row in _all(by_kind)]
             if nothing:
                 most = 100 * float(np.mean(nothing))
                 axes.axhline(most, color="#b3372b", linewidth=1, linestyle="--", zorder=0, label="attacker at chance")
@@ -117,10 +117,10 @@ def _line(axes: Any, kind: str, rows: Sequence[Mapping[str, Any]], of: str) -> N
         x, y = (np.array([lost(row, name) for row in mine]).T * 100 for name in ("target", of))
         if not several and kind != "label-only":
             axes.plot(x[0], y[0], "-", color=COLOURS[kind], linewidth=1)
-        for kept in (True, False):
-            some = np.array([row.get("limit_met", True) is kept for row in mine])
+        for limit_met in (True, False):
+            some = np.array([row.get("limit_met", True) is limit_met for row in mine])
             if some.any():
-                face = COLOURS[kind] if kept else "none"
+                face = COLOURS[kind] if limit_met else "none"
                 ends = {"xerr": _around(x[:, some]), "yerr": _around(y[:, some])}
                 axes.errorbar(x[0, some], y[0, some], **ends, fmt=shape, markerfacecolor=face, **drawn)
     joined = shape if several else shape + "-"
@@ -151,19 +151,19 @@ def main() -> None:
     script.add_argument("--jobs", type=int, default=1, help="processes")
     script.add_argument("--record", type=Path, default=RECORD)
     script.add_argument("--draw", action="store_true", help="draw the picture of the record, and train nothing")
-    asked = script.parse_args()
-    if asked.draw:
-        write_atomic(str(PICTURE), draw(record.recorded(asked.record)))
+    options = script.parse_args()
+    if options.draw:
+        write_atomic(str(PICTURE), draw(record.recorded(options.record)))
         return
-    found: dict[str, Any] = {}
-    for name in asked.sweeps:
+    document: dict[str, Any] = {}
+    for name in options.sweeps:
         kinds, axis = SWEEPS[name]
-        recipes = [Recipe.find(f"{asked.data}-{kind}") for kind in kinds]
-        axes = [axis, Axis("seed", tuple(asked.seeds))]
-        one = sweep(recipes, axes, asked.out, jobs=asked.jobs, budget=asked.budget, attacks=asked.attacks)
-        found = merged(found, one)
-        record.write(asked.record, script.path, found)
-    write_atomic(str(PICTURE), draw(found))
+        recipes = [Recipe.find(f"{options.data}-{kind}") for kind in kinds]
+        axes = [axis, Axis("seed", tuple(options.seeds))]
+        one = sweep(recipes, axes, options.out, jobs=options.jobs, budget=options.budget, attacks=options.attacks)
+        document = merged(document, one)
+        record.write(options.record, script.path, document)
+    write_atomic(str(PICTURE), draw(document))
 
 
 def merged(before: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:

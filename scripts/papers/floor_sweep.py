@@ -41,19 +41,19 @@ def main() -> None:
     script.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
     script.add_argument("--kinds", nargs="+", choices=list(floors.SETTINGS), default=list(floors.SETTINGS))
     script.add_argument("--multiples", nargs="+", type=float, default=list(MULTIPLES), help="ap: of the distance")
-    asked = script.parse_args()
+    options = script.parse_args()
     load_tensorflow()
-    for data in asked.data:
-        run = with_classifiers(data, SEED, asked.out)
+    for data in options.data:
+        run = with_classifiers(data, SEED, options.out)
         measured = judge(run)
         raw = measured(run.validation().x)["target_accuracy"]
         least = floors.floor(data, raw)
-        for kind in asked.kinds:
+        for kind in options.kinds:
             path = floors.RECORDS / f"{data}-{kind}.json"
             if path.is_file():
                 continue
             say(f"{data}, {kind}: D_y is right in {raw:.3f} of raw validation rows; the floor is {least:.3f}")
-            found = list(of_laplace(run, measured, least) if kind == "laplace" else of_ap(run, data, least, asked))
+            points = list(of_laplace(run, measured, least) if kind == "laplace" else of_ap(run, data, least, options))
             document = {
                 "data": data,
                 "kind": kind,
@@ -62,13 +62,13 @@ def main() -> None:
                 "rows": len(run.validation()),
                 "raw": raw,
                 "floor": least,
-                "points": found,
-                "chosen": floors.chosen(found, least),
+                "points": points,
+                "chosen": floors.chosen(points, least),
                 **record.here(),
             }
             words = ["--data", data, "--kinds", kind]
-            if kind == "ap" and tuple(asked.multiples) != MULTIPLES:
-                words += ["--multiples", *(f"{one:g}" for one in asked.multiples)]
+            if kind == "ap" and tuple(options.multiples) != MULTIPLES:
+                words += ["--multiples", *(f"{one:g}" for one in options.multiples)]
             record.write(path, " ".join([script.path, *words]), document)
 
 

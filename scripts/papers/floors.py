@@ -27,8 +27,8 @@ def floor(data: str, raw: float) -> float:
 
 def chosen(points: Sequence[Mapping[str, float]], least: float) -> Mapping[str, float] | None:
     """Of those that keep Acc(D_y) at ``least``, the point from which D_z reads z least; None where none keeps it."""
-    kept = [point for point in points if point["target_accuracy"] >= least]
-    return min(kept, key=lambda point: point["sensitive_accuracy"], default=None)
+    allowed = [point for point in points if point["target_accuracy"] >= least]
+    return min(allowed, key=lambda point: point["sensitive_accuracy"], default=None)
 
 
 def set_to(recipe: Recipe, value: float, least: float) -> Recipe:
@@ -44,9 +44,9 @@ def set_to(recipe: Recipe, value: float, least: float) -> Recipe:
 
 def at_floor(data: str, kind: str, root: Path = Path()) -> Recipe:
     """The recipe of a row of Table 2, with the setting that the sweep chose where there was one."""
-    recipe, found = Recipe.find(f"{data}-{kind}"), record.read(root / RECORDS / f"{data}-{kind}.json")
-    best: Mapping[str, Any] | None = found.get("chosen")
-    return recipe if best is None else set_to(recipe, best["setting"], found["floor"])
+    recipe, sweep = Recipe.find(f"{data}-{kind}"), record.read(root / RECORDS / f"{data}-{kind}.json")
+    best: Mapping[str, Any] | None = sweep.get("chosen")
+    return recipe if best is None else set_to(recipe, best["setting"], sweep["floor"])
 
 
 def facts(recipe: Recipe) -> dict[str, float]:

@@ -75,14 +75,14 @@ def one_fold(setting: Setting, train: adult.People, test: adult.People, seed: in
 
 def rows(people: adult.People, repeats: int) -> Iterator[dict[str, Any]]:
     """Every setting with intervals over repeats, each with its own folds and noise."""
-    found: dict[Setting, list[np.ndarray]] = {setting: [] for setting in settings()}
+    by_setting: dict[Setting, list[np.ndarray]] = {setting: [] for setting in settings()}
     for repeat in range(repeats):
         folds = list(people.folds(np.random.default_rng(repeat)))
-        for number, setting in enumerate(found):
+        for number, setting in enumerate(by_setting):
             seeds = [int(np.random.default_rng([repeat, number, fold]).integers(2**31)) for fold in range(len(folds))]
             both = [one_fold(setting, *fold, seed) for fold, seed in zip(folds, seeds, strict=True)]
-            found[setting].append(np.mean(both, axis=0))
-    for setting, values in found.items():
+            by_setting[setting].append(np.mean(both, axis=0))
+    for setting, values in by_setting.items():
         accuracy, attack = (mean(column)._asdict() for column in np.stack(values, axis=1))
         yield {**setting._asdict(), "accuracy": accuracy, "attack": attack}
 
@@ -93,23 +93,23 @@ def table_2() -> list[dict[str, float]]:
     "triangle" counts the pairs that touch the sensitive attribute as the paper's own proof should; "exact" is
     ``sensitivity.most_moved``.
     """
-    delta, found = of_rows.of_the_paper(of_rows.LOGISTIC, D), []
+    delta, table = of_rows.of_the_paper(of_rows.LOGISTIC, D), []
     for gamma in (1.0, *GAMMAS):
         ordinary, touched = of_rows.split_of_the_paper(D, 1, gamma, 1.0)
         without = (D - 1) ** 2 / 4 + 3 * (D - 1)
         triangle = (without * ordinary + (delta - without) * touched) / delta
         exact = of_rows.most_moved(of_rows.LOGISTIC, D - 1, 1, gamma) * ordinary / delta
-        found.append({"gamma": gamma, "sensitive": touched, "ordinary": ordinary, "triangle": triangle, "exact": exact})
-    return found
+        table.append({"gamma": gamma, "sensitive": touched, "ordinary": ordinary, "triangle": triangle, "exact": exact})
+    return table
 
 
 def main() -> None:
     """Run all, and write the record."""
     script = record.Script(__file__, __doc__, "--repeats 5", out=RESULT)
     script.add_argument("--repeats", type=int, default=100, help="of five folds each (default: 100)")
-    asked = script.parse_args()
-    if asked.repeats < 2:
-        script.error(f"2 repeats or more were expected, for an interval; came {asked.repeats}")
+    options = script.parse_args()
+    if options.repeats < 2:
+        script.error(f"2 repeats or more were expected, for an interval; came {options.repeats}")
     began = time.monotonic()
     people = adult.load()
     document = {
@@ -121,11 +121,11 @@ def main() -> None:
         "majority": float(np.bincount(people.y).max() / len(people.y)),
         "married": float((people.x[:, S] > 0).mean()),
         "table_2": table_2(),
-        "repeats": asked.repeats,
-        "rows": list(rows(people, asked.repeats)),
+        "repeats": options.repeats,
+        "rows": list(rows(people, options.repeats)),
         "wall_s": round(time.monotonic() - began),
     }
-    record.write(asked.out, script.made_by(asked), document)
+    record.write(options.out, script.made_by(options), document)
 
 
 if __name__ == "__main__":

@@ -31,12 +31,12 @@ def figure_3() -> list[dict[str, Any]]:
     """
     data = scene.load()
     span = np.ptp(data.x, axis=0)
-    found = []
+    entries = []
     for eps in PAPER_FIGURE_3:
         scales = np.array([scale_for(split.a_d, eps=eps * WANTED) for split in splits(data, WANTED, COUNT)])
         scale = float(scales.mean())
         each = span / scale
-        found.append(
+        entries.append(
             {
                 "eps": eps,
                 "scale": scale,
@@ -45,17 +45,17 @@ def figure_3() -> list[dict[str, Any]]:
                 "features": data.x.shape[1],
             }
         )
-    return found
+    return entries
 
 
 def main() -> int:
     """Run all, and write the record."""
     script = record.Script(__file__, __doc__, out=RESULT)
     script.add_argument("--means", action="store_true", help="measure the mean of eleven values alone")
-    asked = script.parse_args()
+    options = script.parse_args()
     began = time.monotonic()
-    if asked.means:
-        record.write(asked.out, script.path, {**record.recorded(asked.out), "means": local_means.document()})
+    if options.means:
+        record.write(options.out, script.path, {**record.recorded(options.out), "means": local_means.document()})
         return 0
     laws = list(local_laws.laws())
     unbiased = list(local_laws.unbiased())
@@ -72,7 +72,7 @@ def main() -> int:
         "figure_3": figure_3(),
         "wall_s": round(time.monotonic() - began),
     }
-    record.write(asked.out, script.made_by(asked), document)
+    record.write(options.out, script.made_by(options), document)
     failed = [row for rows in (laws, unbiased, variances, categories) for row in rows if not row["held"]]
     for row in failed:
         print(f"not held: {row}")

@@ -47,8 +47,8 @@ def laws() -> Iterator[dict[str, Any]]:
 
 def _law(made: Design, size: int, alpha: float, *, least: float = 0.0) -> dict[str, Any]:
     output = [{"tensor": REPORT}]
-    found = exact_law.largest_ratio(made.stages, output, dict(made.tables or {}))
-    return _row(made.name, size, alpha, found.epsilon, found.draws, least)
+    largest = exact_law.largest_ratio(made.stages, output, dict(made.tables or {}))
+    return _row(made.name, size, alpha, largest.epsilon, largest.draws, least)
 
 
 def _row(name: str, size: int, alpha: float, epsilon: float, draws: int, least: float = 0.0) -> dict[str, Any]:
@@ -58,8 +58,8 @@ def _row(name: str, size: int, alpha: float, epsilon: float, draws: int, least: 
 
 def _laplace(d: int, alpha: float) -> dict[str, Any]:
     """The stage moves every step alike, so the odds of a report are those of two numbers of steps, d times over."""
-    made = local.of_vector("laplace", "u", d, alpha)
-    noise, stage = made.stages
+    design = local.of_vector("laplace", "u", d, alpha)
+    noise, stage = design.stages
     steps = np.arange(-2 * stage["levels"], 2 * stage["levels"] + 1)
     drawn = np.repeat(steps[:, None], d, axis=1)
     reports = []
@@ -120,8 +120,8 @@ def unbiased() -> Iterator[dict[str, Any]]:
 def _moments(shipped: Vectors, x: np.ndarray) -> dict[str, Any]:
     total, squares, n = np.zeros(len(x)), np.zeros(len(x)), 0
     while n < DRAWS:
-        found = shipped.estimates(np.repeat(x[None], min(40_000, DRAWS - n), axis=0)).astype(np.float64) - x
-        total, squares, n = total + found.sum(axis=0), squares + (found**2).sum(axis=0), n + len(found)
+        errors = shipped.estimates(np.repeat(x[None], min(40_000, DRAWS - n), axis=0)).astype(np.float64) - x
+        total, squares, n = total + errors.sum(axis=0), squares + (errors**2).sum(axis=0), n + len(errors)
     mean, variance = total / n, squares / n - (total / n) ** 2
     z = float(np.abs(mean / np.sqrt(variance / n)).max())
     return {"largest_z": z, "variance": float(variance.mean()), "held": z <= MOST_Z}
@@ -134,10 +134,10 @@ def categories() -> Iterator[dict[str, Any]]:
         shipped, errors = Categories(name, K, 1.0), []
         for _ in range(REPEATS):
             errors.append(shipped.shares(rng.integers(0, K // 2, DEVICES))[K // 2 :])
-        found = float(np.sqrt(np.mean(np.square(errors))))
+        measured = float(np.sqrt(np.mean(np.square(errors))))
         theory = math.sqrt(local.named("share")[name].variance(K, 1.0) / DEVICES)
-        held = abs(found / theory - 1) <= 0.1
-        yield {"mechanism": name, "k": K, "alpha": 1.0, "standard_error": found, "theory": theory, "held": held}
+        held = abs(measured / theory - 1) <= 0.1
+        yield {"mechanism": name, "k": K, "alpha": 1.0, "standard_error": measured, "theory": theory, "held": held}
 
 
 def variances(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

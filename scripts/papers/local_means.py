@@ -34,11 +34,11 @@ Errors = dict[str, list[np.ndarray]]  # by mechanism, for each of SIZES the erro
 def errors(alpha: float) -> Errors:
     """For each mechanism and n the L_inf errors of the estimated mean against that of the readings' law."""
     rng = np.random.default_rng(0)
-    found: Errors = {}
+    by_mechanism: Errors = {}
     for name in MECHANISMS:
         shipped = Vectors(name, D, alpha)
-        found[name] = [np.array([_error(shipped, n, rng) for _ in range(REPEATS)]) for n in SIZES]
-    return found
+        by_mechanism[name] = [np.array([_error(shipped, n, rng) for _ in range(REPEATS)]) for n in SIZES]
+    return by_mechanism
 
 
 def _error(shipped: Vectors, n: int, rng: np.random.Generator) -> float:
@@ -57,10 +57,10 @@ def rows_of(found: Errors) -> dict[str, list[dict[str, Any]]]:
 
 def ratio(above: np.ndarray, below: np.ndarray) -> tuple[float, float, float]:
     """The ratio of two means of independent samples, with its 95 % interval by the delta method on its logarithm."""
-    found = float(above.mean() / below.mean())
+    estimate = float(above.mean() / below.mean())
     relative = [float(one.std(ddof=1) / one.mean()) / math.sqrt(len(one)) for one in (above, below)]
     factor = math.exp(_Z * math.hypot(*relative))
-    return found, found / factor, found * factor
+    return estimate, estimate / factor, estimate * factor
 
 
 def ratios_of(by_alpha: dict[float, Errors]) -> list[dict[str, Any]]:
@@ -68,10 +68,10 @@ def ratios_of(by_alpha: dict[float, Errors]) -> list[dict[str, Any]]:
     rows = []
     for alpha, above, below, least, most in RATIOS:
         for at, n in enumerate(SIZES):
-            found, low, high = ratio(by_alpha[alpha][above][at], by_alpha[alpha][below][at])
-            row = {"alpha": alpha, "above": above, "below": below, "n": n, "ratio": found, "low": low, "high": high}
+            estimate, low, high = ratio(by_alpha[alpha][above][at], by_alpha[alpha][below][at])
+            row = {"alpha": alpha, "above": above, "below": below, "n": n, "ratio": estimate, "low": low, "high": high}
             ends = {"least": least, "most": None if math.isinf(most) else most}
-            rows.append(row | ends | {"inside": least <= found <= most, "refuted": high < least or low > most})
+            rows.append(row | ends | {"inside": least <= estimate <= most, "refuted": high < least or low > most})
     return rows
 
 

@@ -51,7 +51,7 @@ def rows(repeats: int, sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:
     rng = np.random.default_rng(0)
     test_x, test_y = people(TEST, rng)
     best = float(((test_x @ THETA > 0) == test_y).mean())
-    found = []
+    entries = []
     for step in STEPS:
         for alpha in ALPHAS:
             mechanism = None if alpha is None else Vectors("duchi-linf", 2, alpha)
@@ -60,26 +60,26 @@ def rows(repeats: int, sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:
                 error = mean(np.array([np.abs(theta - THETA).max() for theta in thetas]))
                 right = mean(np.array([((test_x @ theta > 0) == test_y).mean() for theta in thetas]))
                 about = {"step": step, "alpha": alpha, "n": n, "best_accuracy": best}
-                found.append({**about, "error": error._asdict(), "accuracy": right._asdict()})
-    return found
+                entries.append({**about, "error": error._asdict(), "accuracy": right._asdict()})
+    return entries
 
 
 def main() -> None:
     """Run all, and write the record."""
     script = record.Script(__file__, __doc__, "--repeats 3", out=RESULT)
     script.add_argument("--repeats", type=int, default=10, help="runs of each setting (default: 10)")
-    asked = script.parse_args()
+    options = script.parse_args()
     began = time.monotonic()
     document = {
         **record.here(),
         "lots": LOTS,
         "clip": CLIP,
-        "repeats": asked.repeats,
-        "rows": rows(asked.repeats),
+        "repeats": options.repeats,
+        "rows": rows(options.repeats),
         "slide": {"lot": SLIDE_LOT, "users": SLIDE_USERS, "lots": LOTS, "uses": LOTS * SLIDE_LOT / SLIDE_USERS},
         "wall_s": round(time.monotonic() - began),
     }
-    record.write(asked.out, script.made_by(asked), document)
+    record.write(options.out, script.made_by(options), document)
 
 
 if __name__ == "__main__":

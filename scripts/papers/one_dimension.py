@@ -28,16 +28,16 @@ def log_ratio(n_lambda: float, scale: float, more: float, loss: Loss, *, reach: 
         b = -(row * loss.slope(row * w) + (n_lambda + more) * w)
         return -np.abs(b) / scale + np.log(loss.bend(row * w) * row**2 + n_lambda + more)
 
-    made = [log_density(reach * row) for row in ROWS]
-    return max(float((one - other).max()) for one in made for other in made)
+    densities = [log_density(reach * row) for row in ROWS]
+    return max(float((one - other).max()) for one in densities for other in densities)
 
 
 def one_dimension() -> list[dict[str, Any]]:
     """For every loss, n lambda and epsilon what is spent as shipped, and on the slides."""
-    found = []
+    entries = []
     for (name, loss), n_lambda, epsilon in itertools.product(LOSSES.items(), ROWS_TIMES_REGULARIZATION, EPSILONS):
         shipped = log_ratio(n_lambda, *perturbation(epsilon, 1, n_lambda, loss.curvature), loss)
         slides = log_ratio(n_lambda, 1 / epsilon, 0.0, loss)
         about = {"loss": name, "n_lambda": n_lambda, "epsilon": epsilon}
-        found.append({**about, "shipped": shipped, "slides": slides, "held": shipped <= epsilon})
-    return found
+        entries.append({**about, "shipped": shipped, "slides": slides, "held": shipped <= epsilon})
+    return entries

@@ -39,8 +39,8 @@ def peer(name: str, cache: Path) -> list[dict[str, Any]]:
     folder = cache / name
     if not (folder / "done").exists():
         _build(name, folder)
-    found = [model_file(folder / _file_name(artefact)) for artefact in ARTEFACTS]
-    return [{**one, "name": name, "artefact": artefact} for one, artefact in zip(found, ARTEFACTS, strict=True)]
+    files = [model_file(folder / _file_name(artefact)) for artefact in ARTEFACTS]
+    return [{**one, "name": name, "artefact": artefact} for one, artefact in zip(files, ARTEFACTS, strict=True)]
 
 
 def _build(name: str, folder: Path) -> None:
@@ -84,10 +84,10 @@ def shufflenet(scale: float = 1.5, size: int = 224, classes: int = 1000) -> kera
 
 
 def _unit(x: Any, channels: int, *, stride: int, first_groups: int) -> Any:
-    made = channels - x.shape[-1] if stride == 2 else channels
+    channels_out = channels - x.shape[-1] if stride == 2 else channels
     y = keras.layers.ReLU()(_pointwise(x, channels // 4, first_groups))
     y = keras.layers.DepthwiseConv2D(3, stride, "same", use_bias=False)(_shuffled(y))
-    y = _pointwise(keras.layers.BatchNormalization()(y), made, GROUPS)
+    y = _pointwise(keras.layers.BatchNormalization()(y), channels_out, GROUPS)
     if stride == 1:
         return keras.layers.ReLU()(keras.layers.Add()([x, y]))
     beside = keras.layers.AveragePooling2D(3, 2, "same")(x)
@@ -99,9 +99,9 @@ def _pointwise(x: Any, channels: int, groups: int) -> Any:
     has a grouped one, and BN folds into a convolution that it follows."""
     width = x.shape[-1] // groups
     parts = [x[..., at * width : (at + 1) * width] for at in range(groups)] if groups > 1 else [x]
-    made = [keras.layers.Conv2D(channels // groups, 1, use_bias=False)(part) for part in parts]
-    made = [keras.layers.BatchNormalization()(part) for part in made]
-    return keras.layers.Concatenate()(made) if groups > 1 else made[0]
+    convolved = [keras.layers.Conv2D(channels // groups, 1, use_bias=False)(part) for part in parts]
+    convolved = [keras.layers.BatchNormalization()(part) for part in convolved]
+    return keras.layers.Concatenate()(convolved) if groups > 1 else convolved[0]
 
 
 def _shuffled(x: Any) -> Any:

@@ -164,31 +164,31 @@ def figure_3(split: Split, eps: float, seed: int) -> dict[str, float]:
 def hidden_view(split: Split, seed: int) -> dict[str, float]:
     """One split: how well labels can still be ranked (AUC), raw, cleaned and after LEACE, by two kinds of refit."""
     train, test = split.train, split.test
-    positive, kept = binary(split.hidden, split.hidden[train]), binary(split.wanted, split.wanted[train])
+    positive, retained = binary(split.hidden, split.hidden[train]), binary(split.wanted, split.wanted[train])
     # The constant feature is no use to a refit that has its own intercept, and LEACE would not touch it.
     eraser = predictor_metrics.fit(split.x[train, :-1], split.hidden[train])
     views = {"raw": split.x[:, :-1], "cleaned": cleaned(split, EPS)[1], "leace": eraser.clean(split.x[:, :-1])}
-    found = {}
+    areas = {}
     for name, x in views.items():
         boosted = BoostedRefit(x[train], positive[train], seed=seed).predict(x[test])
         linear, wanted = (
             LinearRefit(x[train], labels[train]).predict(x[test]) for labels in (split.hidden, split.wanted)
         )
-        found[f"{name}_linear"] = mean_auc(linear, positive[test])
-        found[f"{name}_boosted"] = mean_auc(boosted, positive[test])
-        found[f"{name}_wanted"] = mean_auc(wanted, kept[test])
-    return found
+        areas[f"{name}_linear"] = mean_auc(linear, positive[test])
+        areas[f"{name}_boosted"] = mean_auc(boosted, positive[test])
+        areas[f"{name}_wanted"] = mean_auc(wanted, retained[test])
+    return areas
 
 
 def summary(rows: list[dict[str, float]]) -> dict[str, Any]:
     """Mean, 95 % interval, standard deviation and extremes over splits, per number."""
-    found = {}
+    figures = {}
     for key in rows[0]:
         values = np.array([row[key] for row in rows])
         estimate, low, high = mean(values)
         spread = {"sd": values.std(ddof=1), "smallest": values.min(), "largest": values.max()}
-        found[key] = {k: float(f"{v:.5g}") for k, v in {"mean": estimate, "low": low, "high": high, **spread}.items()}
-    return found
+        figures[key] = {k: float(f"{v:.5g}") for k, v in {"mean": estimate, "low": low, "high": high, **spread}.items()}
+    return figures
 
 
 def tried(
@@ -276,12 +276,12 @@ def main() -> int:
     script = record.Script(__file__, __doc__, check=True)
     options = script.parse_args()
     code = 0
-    for name, found in reproduce():
+    for name, reproduced in reproduce():
         path = RESULTS / f"{name}.json"
         if options.check:
-            code |= record.compare(path, list(unequal(record.recorded(path), found)))
+            code |= record.compare(path, list(unequal(record.recorded(path), reproduced)))
         else:
-            record.write(path, script.path, found)
+            record.write(path, script.path, reproduced)
     return code
 
 

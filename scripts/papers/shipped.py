@@ -32,8 +32,8 @@ class Vectors:
     def reports(self, x: np.ndarray) -> np.ndarray:
         """The reports (n, places) of vectors x (n, d)."""
         x = x.astype(np.float32)
-        made = [self._pipeline.run(x[at : at + BATCH])["report"] for at in range(0, len(x), BATCH)]
-        return np.concatenate(made)
+        pieces = [self._pipeline.run(x[at : at + BATCH])["report"] for at in range(0, len(x), BATCH)]
+        return np.concatenate(pieces)
 
     def estimates(self, x: np.ndarray) -> np.ndarray:
         """Unbiased estimates (n, d) of vectors x (n, d), each from its own report; float32."""
@@ -58,8 +58,8 @@ class Categories:
     def reports(self, category: np.ndarray) -> np.ndarray:
         """The reports of categories (n,)."""
         eye = np.eye(self._k, dtype=np.float32)
-        found = [self._pipeline.run(eye[category[at : at + BATCH]])["report"] for at in range(0, len(category), BATCH)]
-        return np.concatenate(found)
+        pieces = [self._pipeline.run(eye[category[at : at + BATCH]])["report"] for at in range(0, len(category), BATCH)]
+        return np.concatenate(pieces)
 
     def shares(self, category: np.ndarray) -> np.ndarray:
         """The estimated share (k,) of each category among these (n,), from a report of each."""

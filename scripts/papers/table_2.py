@@ -104,20 +104,20 @@ def of_a_comparison(run: Run, fitted: Mechanism, budget: str, seed: int) -> dict
     rows = dataset.slices.rows()
     outputs = subject.in_chunks(fitted.perturb, dataset.x[rows])
     left = subject.released_rows(fitted.outputs, outputs, dataset, rows)
-    found = examine(dataset, left, classifiers, BUDGETS[budget], seed)
-    made = audit_rows.part(found.findings("y", "z"), "y", "z")
-    return {**made, "raw": raw_rates(dataset, classifiers), "budget": budget, "seed": seed}
+    audited = examine(dataset, left, classifiers, BUDGETS[budget], seed)
+    fields = audit_rows.part(audited.findings("y", "z"), "y", "z")
+    return {**fields, "raw": raw_rates(dataset, classifiers), "budget": budget, "seed": seed}
 
 
 def short(document: Mapping[str, Any]) -> dict[str, Any]:
     """What tables are made of; the certificate and what does not change from audit to audit are left out."""
-    kept = (
+    names = (
         "target", "chance", "adversaries", "not_run", "worst_adaptive", "most_bits", "raw", "budget", "seed",
         "speaks_of", "collateral", "wall_time_s", "label_only", "data", "learning_curve", "warnings", "probes",
         "diagnostic", "intervals", "not_exported",
     )  # fmt: skip
     fields = {**document, **audit_rows.fields(document)} if "findings" in document else document
-    return {name: fields[name] for name in kept if name in fields}
+    return {name: fields[name] for name in names if name in fields}
 
 
 def recorded(path: Path, budget: str) -> bool:

@@ -102,8 +102,8 @@ def main() -> int:
                 prepared(one, options.work)  # before the machine is looked at: exporting makes it busy
             compare.begin(anyway=options.anyway)
             recorded[name] = timed(name, options.work, options.rounds)
-            said = "; ".join(recorded[name]["reasons"]) or "VALID"
-            print(f"{number} of {len(options.networks)}, {name}: {said}", file=sys.stderr)
+            outcome = "; ".join(recorded[name]["reasons"]) or "VALID"
+            print(f"{number} of {len(options.networks)}, {name}: {outcome}", file=sys.stderr)
         names = [BASE, *recorded]
         for one in names:
             prepared(one, options.work)

@@ -149,8 +149,8 @@ def load_recipe(recipe: "str | Path", settings: "Mapping[str, Any] | None" = Non
     from edgeveil.trainer.ext.sweep.axes import with_settings
     from edgeveil.trainer.recipe.schema import Recipe
 
-    found = Recipe.find(recipe)
-    return with_settings(found, settings) if settings else found
+    base_recipe = Recipe.find(recipe)
+    return with_settings(base_recipe, settings) if settings else base_recipe
 
 
 def train(
@@ -188,13 +188,13 @@ def train(
     from edgeveil.trainer.recipe.schema import Recipe
     from edgeveil.trainer.train import train as train_recipe
 
-    found, place, given = recipe if isinstance(recipe, Recipe) else Recipe.find(recipe), Path(out), {}
+    base_recipe, place, given = recipe if isinstance(recipe, Recipe) else Recipe.find(recipe), Path(out), {}
     for name, model in (("target", target), ("sensitive", sensitive)):
         if model is not None:
             file = _saved(model, place.with_name(f"{place.name}-{name}.keras"), replace=replace or resume)
             given[f"classifiers.{name}.trained"] = str(file.resolve())
     return train_recipe(
-        with_settings(found, given) if given else found,
+        with_settings(base_recipe, given) if given else base_recipe,
         place,
         budget=budget,
         resume=resume,

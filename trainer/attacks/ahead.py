@@ -81,8 +81,8 @@ class Ahead:
         self._files.append(path)
         for key, one in wanted.items():
             numbers = {"problem": _place(problems, one.problem), "family": _place(families, one.family)}
-            kept = {"folder": str(journal.folder), "made_by": journal.made_by}
-            job = Job(one.family.name, f"{__name__}:learned", {"file": str(path), **numbers, "seed": one.seed, **kept})
+            place = {"folder": str(journal.folder), "made_by": journal.made_by}
+            job = Job(one.family.name, f"{__name__}:learned", {"file": str(path), **numbers, "seed": one.seed, **place})
             self._begun[key] = self._begin(job)
 
     def wait(self, key: str, begins: Callable[[], None]) -> None:
@@ -122,12 +122,12 @@ def ahead(
     for left in journal.folder.glob(f"{PROBLEMS}*"):
         left.unlink()  # the audit before was killed
     with in_background(jobs, engine) as begin:
-        journal.ahead = found = Ahead(begin, journal.folder, check)
+        journal.ahead = scheduler = Ahead(begin, journal.folder, check)
         try:
-            yield found
+            yield scheduler
         finally:
             journal.ahead = None
-            found.close()
+            scheduler.close()
 
 
 def at_most(jobs: int, values: int) -> int:

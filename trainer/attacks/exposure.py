@@ -133,8 +133,8 @@ def at_low_fpr(choose: Judged, test: Judged) -> Class:
     ranked = {k: _recognised(choose, k, fewest=2).hits for k in enough}
     worst = max(enough, key=lambda k: ranked[k].mean() if len(ranked[k]) else -1.0)
     hits, rows, _ = _recognised(test, worst)
-    found = rate(hits, None if test.cluster is None else test.cluster[rows])
-    return Class(found, len(hits), FALSE_POSITIVES, min(1.0, len(enough) * _surely(test, worst)))
+    recognition_rate = rate(hits, None if test.cluster is None else test.cluster[rows])
+    return Class(recognition_rate, len(hits), FALSE_POSITIVES, min(1.0, len(enough) * _surely(test, worst)))
 
 
 def worst_class(choose: Judged, test: Judged, prior: np.ndarray) -> Class:
@@ -151,13 +151,13 @@ def worst_class(choose: Judged, test: Judged, prior: np.ndarray) -> Class:
         return part.p[of].argmax(axis=1) == k, prior[part.y[of]].argmax(axis=1) == k
 
     def gain(k: int) -> float:
-        found, guessed = recalls(choose, k)
-        return float(found.mean() - guessed.mean()) if len(found) else -1.0
+        hits, guessed = recalls(choose, k)
+        return float(hits.mean() - guessed.mean()) if len(hits) else -1.0
 
     worst = max(enough, key=gain)
-    found, guessed = recalls(test, worst)
+    hits, guessed = recalls(test, worst)
     cluster = None if test.cluster is None else test.cluster[test.z == worst]
-    return Class(rate(found, cluster), len(found), float(guessed.mean()))
+    return Class(rate(hits, cluster), len(hits), float(guessed.mean()))
 
 
 def balanced(test: Judged, prior: np.ndarray) -> Balanced:
@@ -209,11 +209,11 @@ def _surely(test: Judged, k: int) -> float:
     unit, size = np.unique(test.cluster, return_inverse=True, return_counts=True)[1:]
     order, first = np.argsort(unit.reshape(-1), kind="stable"), np.cumsum(size) - size
     rng = np.random.default_rng(0)  # the same draws for every attack
-    found = []
+    p_values = []
     for _ in range(DRAWS):
         drawn = order[first + rng.integers(0, size)]
-        found.append(_p_value(Judged(test.p[drawn], test.y[drawn], test.z[drawn]), k, fewest=1))
-    return min(1.0, 2 * float(np.mean(found)))
+        p_values.append(_p_value(Judged(test.p[drawn], test.y[drawn], test.z[drawn]), k, fewest=1))
+    return min(1.0, 2 * float(np.mean(p_values)))
 
 
 def _p_value(rows: Judged, k: int, fewest: int) -> float:
@@ -223,8 +223,8 @@ def _p_value(rows: Judged, k: int, fewest: int) -> float:
     there most. The smaller p-value counts, twice.
     """
     every = (_recognised(rows, k, fewest, share) for share in (FALSE_POSITIVES, 0.0))
-    found = {(int(one.hits.sum()), one.strata) for one in every}  # one, where 1 % is less than a row
-    return min(1.0, len(found) * min(p_value(hits, strata, TIMES) for hits, strata in found))
+    hit_counts = {(int(one.hits.sum()), one.strata) for one in every}  # one, where 1 % is less than a row
+    return min(1.0, len(hit_counts) * min(p_value(hits, strata, TIMES) for hits, strata in hit_counts))
 
 
 class _Recognised(NamedTuple):
@@ -303,11 +303,11 @@ def search(
         interval = mean(_beyond_shuffled(gains[rows], test.y[rows], test.z[rows]), unit[rows])
         if interval.estimate > 1e-9:
             ranked.append((interval.low, one))
-    kept: list[Subgroup] = []
+    selected: list[Subgroup] = []
     for _, one in sorted(ranked, key=lambda pair: -pair[0]):
-        if len(kept) < tested and not any(_shared(one.rows, other.rows) > ALIKE for other in kept):
-            kept.append(one)
-    return [Subgroup(one.name, one.rows & ~searched) for one in kept]
+        if len(selected) < tested and not any(_shared(one.rows, other.rows) > ALIKE for other in selected):
+            selected.append(one)
+    return [Subgroup(one.name, one.rows & ~searched) for one in selected]
 
 
 def units(test: Judged) -> np.ndarray:
@@ -337,13 +337,13 @@ def _beyond_shuffled(gains: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndar
 def _values(name: str, values: np.ndarray) -> Iterator[Subgroup]:
     """A condition for each value of an attribute, or for each quantile bin."""
     numbers = values.dtype.kind in "fiu"
-    there = values[np.isfinite(values)] if values.dtype.kind == "f" else values
-    different = np.unique(there)
+    finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values
+    different = np.unique(finite)
     if len(different) <= MOST_VALUES or not numbers:
         for value in different:
             yield Subgroup(f"{name} = {value:g}" if numbers else f"{name} = {value}", values == value)
         return
-    ends = np.unique(np.quantile(there, np.linspace(0, 1, BINS + 1)))
+    ends = np.unique(np.quantile(finite, np.linspace(0, 1, BINS + 1)))
     for low, high in zip(ends[:-1], ends[1:], strict=True):
         below = values <= high if high == ends[-1] else values < high
         yield Subgroup(f"{name} from {low:.3g} to {high:.3g}", (values >= low) & below)
@@ -429,8 +429,8 @@ def worst(
     calibration = attack_metrics.calibrate(of_choose.p, base[choose.y], of_choose.z)
     sure = calibration.apply(of_test.p, base[test.y])
     gains = attack_metrics.attack_gains(base, sure, test.y)
-    asked = gains, test.y, of_test.z, test.cluster, lambda gain: float(gain.mean())
-    tested = sequential_test(*asked, fold=test.fold, rng=rng)
+    test_arguments = gains, test.y, of_test.z, test.cluster, lambda gain: float(gain.mean())
+    tested = sequential_test(*test_arguments, fold=test.fold, rng=rng)
     return Answer(
         side,
         attack_metrics.area_within_y(of_test.p[:, 1], test.y, of_test.z == 1, test.cluster),
@@ -451,8 +451,8 @@ def _bits(sides: np.ndarray, part: Judged, prior: np.ndarray) -> np.ndarray:
     answer = sides[:, part.z]
     yes, base = (np.clip(table @ sides.T.astype(np.float64), FLOOR, 1 - FLOOR).T for table in (part.p, prior))
     base = base[:, part.y]
-    found = np.where(answer, np.log2(yes / base), np.log2((1 - yes) / (1 - base)))
-    return found.mean(axis=1)
+    gains = np.where(answer, np.log2(yes / base), np.log2((1 - yes) / (1 - base)))
+    return gains.mean(axis=1)
 
 
 def _asked(side: np.ndarray, test: Judged) -> bool:

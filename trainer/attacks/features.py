@@ -80,18 +80,18 @@ class Levels(NamedTuple):
         apart = np.diff(values)[np.diff(values) > whole / MOST_LEVELS]
         if not np.isfinite(whole) or not len(apart):
             return None
-        found = cls(float(values[0]), float(whole / np.rint(whole / apart.min())))
-        off = (values - found.low) / found.step
-        return found if np.abs(off - np.rint(off)).max() < NEAR else None
+        levels = cls(float(values[0]), float(whole / np.rint(whole / apart.min())))
+        off = (values - levels.low) / levels.step
+        return levels if np.abs(off - np.rint(off)).max() < NEAR else None
 
     def number(self, x: np.ndarray) -> np.ndarray:
         """The level of each value of x (n, ...): integers as they are, int32 for floats, which takes as much memory."""
         if x.dtype.kind != "f":
             return x
-        found = np.empty(x.shape, np.int32)
-        for row, values in zip(found, x, strict=True):
+        numbers = np.empty(x.shape, np.int32)
+        for row, values in zip(numbers, x, strict=True):
             row[...] = np.rint((values.astype(np.float64) - self.low) / self.step)
-        return found
+        return numbers
 
 
 def low_bits(part: Released, planes: int = 2, levels: Levels | None = None) -> np.ndarray:

@@ -331,17 +331,17 @@ class Journal:
         if self.ahead is not None:
             self.ahead.wait(key, lambda: self.begins(family.name))
         try:
-            with np.load(path, allow_pickle=False) as kept:
-                raw = {part: kept[part] for part in ("choose", "test")}
-                return Answers(raw, int(kept["train_samples"]), float(kept["seconds"]))
+            with np.load(path, allow_pickle=False) as stored:
+                raw = {part: stored[part] for part in ("choose", "test")}
+                return Answers(raw, int(stored["train_samples"]), float(stored["seconds"]))
         except _UNREADABLE:
             pass
-        said = _trained(problem, family, seed, self.begins)
+        new_answers = _trained(problem, family, seed, self.begins)
         self.folder.mkdir(parents=True, exist_ok=True)
         with atomic_path(path) as temporary:
-            kept = {**said.raw, "train_samples": said.train_samples, "seconds": said.seconds}
-            np.savez(temporary, **cast(Any, kept))
-        return said
+            stored = {**new_answers.raw, "train_samples": new_answers.train_samples, "seconds": new_answers.seconds}
+            np.savez(temporary, **cast(Any, stored))
+        return new_answers
 
     def path(self, key: str) -> Path:
         """The file of the answer with this key."""
@@ -368,8 +368,8 @@ def answered(problem: Problem, family: Adversary, seed: int) -> Answers:
 def _trained(problem: Problem, family: Adversary, seed: int, begins: Callable[[str], None] = lambda _: None) -> Answers:
     begins(family.name)
     begun = time.perf_counter()
-    said = answers(problem, family.fit(problem, seed), family.name)
-    return said._replace(seconds=time.perf_counter() - begun)
+    untimed = answers(problem, family.fit(problem, seed), family.name)
+    return untimed._replace(seconds=time.perf_counter() - begun)
 
 
 def code_of_family(family: Adversary) -> bytes:

@@ -111,8 +111,8 @@ def _combinations(unknown: Sequence[Histogram], rng: np.random.Generator) -> lis
         drawn = np.stack([rng.choice(one.values, MOST_COMBINATIONS, p=one.shares) for one in unknown], axis=1)
         return [(row, 1 / MOST_COMBINATIONS) for row in drawn]
     pairs = itertools.product(*(zip(one.values, one.shares, strict=True) for one in unknown))
-    made = [(np.array([value for value, _ in row]), math.prod(share for _, share in row)) for row in pairs]
-    return [(row, weight) for row, weight in made if weight > 0]
+    weighted = [(np.array([value for value, _ in row]), math.prod(share for _, share in row)) for row in pairs]
+    return [(row, weight) for row, weight in weighted if weight > 0]
 
 
 def without_model(
@@ -180,10 +180,10 @@ def likelihood_ratio(target: np.ndarray, shadows: np.ndarray, inside: np.ndarray
         raise BadInput("Expected every row in some shadow models and not in others; draw their rows by halves().")
     logs = []
     for side in (inside, ~inside):
-        kept = np.where(side, shadows, np.nan)
-        means = np.nanmean(kept, axis=0)
+        confidences = np.where(side, shadows, np.nan)
+        means = np.nanmean(confidences, axis=0)
         freedom = side.sum() - len(means)  # a mean for each row is taken off
-        deviation = max(float(np.sqrt(np.nansum((kept - means) ** 2) / max(freedom, 1))), TINY)
+        deviation = max(float(np.sqrt(np.nansum((confidences - means) ** 2) / max(freedom, 1))), TINY)
         # The mean itself is known from so many shadows only.
         spread = deviation * np.sqrt(1 + 1 / side.sum(axis=0))
         logs.append(-(((target - means) / spread) ** 2) / 2 - np.log(spread))

@@ -149,16 +149,16 @@ def parts(
         count = len(np.unique(unit[rows]))
         return Part(name, kind, len(rows), count, found.rate, found.chance, found.bits, p)
 
-    found = []
+    all_parts = []
     rows = surest(choose, test, prior)
     sure = stratum(test, rows, prior)
     p = None
     if sure.rows >= SHOWN_ROWS:
-        asked = gains, test.y, test.z, test.cluster, lambda gain: float(gain[rows].mean())
-        p = sequential_test(*asked, fold=test.fold, rng=rng).p
-    found.append(part("surest twentieth", "surest", rows, sure, p))
+        test_arguments = gains, test.y, test.z, test.cluster, lambda gain: float(gain[rows].mean())
+        p = sequential_test(*test_arguments, fold=test.fold, rng=rng).p
+    all_parts.append(part("surest twentieth", "surest", rows, sure, p))
     if test.cluster is not None:
-        found.append(_units(gains, test, unit, rng))
+        all_parts.append(_units(gains, test, unit, rng))
     if label is not None:
         right, held = label.test == test.y, label.choose == choose.y
         priors = [_prior_of(choose, of, prior) for of in (held, ~held)]
@@ -166,13 +166,13 @@ def parts(
             rows = np.flatnonzero(of)
             # Nearly all rows have a right label: the test on all rows is about them.
             tested = name == "wrong label" and one.rows >= SHOWN_ROWS
-            found.append(part(name, "label", rows, one, within(rows) if tested else None))
+            all_parts.append(part(name, "label", rows, one, within(rows) if tested else None))
     for group in search(test, prior, attributes, label=None if label is None else label.test, rng=rng):
         rows = np.flatnonzero(group.rows)
-        found.append(part(group.name, "subgroup", rows, stratum(test, rows, prior), within(rows)))
-    known = [one.p for one in found if one.p is not None]
+        all_parts.append(part(group.name, "subgroup", rows, stratum(test, rows, prior), within(rows)))
+    known = [one.p for one in all_parts if one.p is not None]
     corrected = iter(holm(known))
-    return tuple(one if one.p is None else one._replace(p=min(1.0, 2 * next(corrected))) for one in found)
+    return tuple(one if one.p is None else one._replace(p=min(1.0, 2 * next(corrected))) for one in all_parts)
 
 
 def _units(gains: np.ndarray, test: Judged, unit: np.ndarray, rng: np.random.Generator) -> Part:
@@ -186,11 +186,11 @@ def _units(gains: np.ndarray, test: Judged, unit: np.ndarray, rng: np.random.Gen
     def statistic(gain: np.ndarray) -> float:
         return _mean(np.partition(np.bincount(unit, gain) / size, -most)[-most:])
 
-    found = sequential_test(gains, test.y, test.z, test.cluster, statistic, fold=test.fold, rng=rng)
+    tested = sequential_test(gains, test.y, test.z, test.cluster, statistic, fold=test.fold, rng=rng)
     gain = gains[np.arange(len(test.z)), test.z]
     best = np.argpartition(np.bincount(unit, gain) / size, -most)[-most:]
-    bits = Interval(statistic(gain) - found.null, float("nan"), float("nan"))
-    return Part(name, "units", int(size[best].sum()), most, NOTHING, float("nan"), bits, found.p)
+    bits = Interval(statistic(gain) - tested.null, float("nan"), float("nan"))
+    return Part(name, "units", int(size[best].sum()), most, NOTHING, float("nan"), bits, tested.p)
 
 
 def _prior_of(choose: Judged, rows: np.ndarray, prior: np.ndarray) -> np.ndarray:

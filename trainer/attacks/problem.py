@@ -268,6 +268,6 @@ def hold(released: Released, share: float, seed: int) -> tuple[Released, Release
     """All but ``share`` of the rows, and those, by whole clusters; in random order, so that the first n are any n."""
     index = np.arange(len(released))
     part = Part(released.x, released.y, released.z, released.cluster, index)
-    kept, held = hold_out(part, share=share, seed=seed)
+    remaining, held = hold_out(part, share=share, seed=seed)
     rng = np.random.default_rng([seed, 1])
-    return released.take(rng.permutation(kept)), released.take(rng.permutation(held))
+    return released.take(rng.permutation(remaining)), released.take(rng.permutation(held))

@@ -44,12 +44,12 @@ def without_d_z(families: Sequence[Adversary]) -> tuple[Adversary, ...]:
 
 
 def _installed() -> list[Adversary]:
-    found = {name: kind for registry in FAMILIES for name, kind in registry.plugins().items()}
-    kept = {f"{kind.module}:{kind.attribute}" for kind in found.values()}
+    kinds = {name: kind for registry in FAMILIES for name, kind in registry.plugins().items()}
+    registered = {f"{kind.module}:{kind.attribute}" for kind in kinds.values()}
     for point in (point for group in GROUPS for point in entry_points(group)):
-        if point[1] not in kept:  # a registry keeps one of each name, and ours first
+        if point[1] not in registered:  # a registry keeps one of each name, and ours first
             raise BadInput(f"The adversary {point[0]!r} ({point[1]}) is named as another adversary is: rename it.")
-    return [_loaded(found[name]) for name in sorted(found, key=str)]
+    return [_loaded(kinds[name]) for name in sorted(kinds, key=str)]
 
 
 def _loaded(kind: Found) -> Adversary:

@@ -159,14 +159,14 @@ def question_of(
         settings["fresh"].append(replace(judged, fit=fit, stop=stop))
         fit, stop = (_shuffled(joined(a, b), seed) for a, b in ((old_fit, fit), (old_stop, stop)))
         settings["both"].append(replace(judged, fit=fit, stop=stop))
-    asked = tuple(Setting.from_folds(name, folds) for name, folds in settings.items())
+    main_settings = tuple(Setting.from_folds(name, folds) for name, folds in settings.items())
     if len(pools) == 1:
-        return Question(asked, crossed(settings["both"][0], seed))
+        return Question(main_settings, crossed(settings["both"][0], seed))
     folds = []
     for others, fold in _folds(test, CROSSED_FOLDS, seed):
         rest, choose = hold(others, CHOOSE_SHARE, seed)
         folds.append(replace(bare, fit=joined(old_fit, rest), stop=old_stop, choose=choose, test=fold))
-    return Question(asked, Setting.from_folds("crossed", folds))
+    return Question(main_settings, Setting.from_folds("crossed", folds))
 
 
 def crossed(problem: Problem, seed: int) -> Setting:
@@ -184,12 +184,12 @@ def question_of_fresh(rows: Released, bare: Problem, *, seed: int, judged: int =
     on the others. ``bare`` gives the problem's input, tables and budget. Where it has ``clean`` rows, those of each
     fold are the samples behind the rows that its adversaries learn on. Raises ``BadInput`` for too few rows to learn.
     """
-    found = []
+    problems = []
     for pool in _folds(rows, FOLDS, seed)[:judged]:
         fit, stop, choose = cut(pool.fresh, seed)
         clean = None if bare.clean is None else joined(fit, stop).unperturbed()
-        found.append(replace(bare, fit=fit, stop=stop, choose=choose, test=pool.test, clean=clean))
-    return Question((Setting.from_folds("fresh", found),))
+        problems.append(replace(bare, fit=fit, stop=stop, choose=choose, test=pool.test, clean=clean))
+    return Question((Setting.from_folds("fresh", problems),))
 
 
 ORDERS, TOLD = 999, 0.001  # an honest order is refused about twice in a thousand releases
@@ -211,9 +211,9 @@ def _labels_tell(y: np.ndarray, z: np.ndarray) -> bool:
     """Whether y and z of the row before or after depend on z given y: by chi-squared, against random orders."""
     rng = np.random.default_rng(0)
     for step in (1, -1):
-        found = _dependence(y, z, step)
+        observed = _dependence(y, z, step)
         null = [_dependence(y, _within(y, z, rng), step) for _ in range(ORDERS)]
-        if (1 + sum(one >= found - 1e-9 for one in null)) / (1 + ORDERS) <= TOLD:
+        if (1 + sum(one >= observed - 1e-9 for one in null)) / (1 + ORDERS) <= TOLD:
             return True
     return False
 

@@ -131,8 +131,8 @@ class _Fold(NamedTuple):
         np.add.at(counts, (self.cell, z[self.place]), 1.0)
         total, mine = counts.sum(axis=1), z[self.at]
         losses = -np.log(self.stop.share(counts, total, self.stop_z, np.array(SHRINKAGE)[:, None])) @ self.stop_rows
-        found = self.test.share(counts, total, mine, SHRINKAGE[int(losses.argmin())])
-        return np.log2(found / self.test.prior[np.arange(len(mine)), mine])
+        shares = self.test.share(counts, total, mine, SHRINKAGE[int(losses.argmin())])
+        return np.log2(shares / self.test.prior[np.arange(len(mine)), mine])
 
 
 # Attribute inference by every adversary on one set of released rows. Knows nothing of bundles, runs or files.
@@ -204,11 +204,11 @@ def learning_curve(setting: Setting, family: Adversary, *, seed: int, rows: int,
     if journal is not None and journal.ahead is not None:
         journal.ahead.learn(journal, [Asked(fold, family, seed) for folds in smaller for fold in folds])
     for folds in smaller:
-        said = [answered(fold, family, seed) for fold in folds]
-        choose, test = (np.concatenate([one.raw[name] for one in said]) for name in ("choose", "test"))
+        fold_answers = [answered(fold, family, seed) for fold in folds]
+        choose, test = (np.concatenate([one.raw[name] for one in fold_answers]) for name in ("choose", "test"))
         calibration = attack_metrics.calibrate(choose, whole.base(whole.choose), whole.choose.z)
         half = calibration.apply(test, whole.base(whole.test)).argmax(axis=1) == whole.test.z
-        points.append(Point(said[0].train_samples, *intervals.rate(half, whole.test.cluster)))
+        points.append(Point(fold_answers[0].train_samples, *intervals.rate(half, whole.test.cluster)))
     points.append(Point(rows, *intervals.rate(full, whole.test.cluster)))
     gain = intervals.mean(full.astype(np.float64) - half, whole.test.cluster)
     return Curve(family.name, seed, tuple(points), gain.estimate, gain.low, gain.high, gain.low > 0)
@@ -225,11 +225,11 @@ def part(problem: Problem, fraction: float) -> Problem:
 
 def warnings(problem: Problem) -> tuple[str, ...]:
     """One sentence for each shortage, in words that fit under a table."""
-    found = []
+    sentences = []
     rows = np.bincount(problem.training().z, minlength=problem.z_classes)
     short = rows[(rows > 0) & (rows < ROWS_OF_A_CLASS)]
     if len(short):
-        found.append(
+        sentences.append(
             f"{len(short)} of {int((rows > 0).sum())} classes of z have fewer than {ROWS_OF_A_CLASS} training rows "
             f"(the rarest {short.min()}): too few for adversaries, so finding no leak says little. Give at least "
             f"{ROWS_OF_A_CLASS} of each."
@@ -237,22 +237,22 @@ def warnings(problem: Problem) -> tuple[str, ...]:
     test = problem.test
     if test.cluster is None:
         if len(test) < TEST_ROWS:
-            found.append(f"{len(test)} test rows give intervals wider than 5 points either way.")
+            sentences.append(f"{len(test)} test rows give intervals wider than 5 points either way.")
     else:
         units = len(np.unique(test.cluster))
         if units < RATE:
-            found.append(
+            sentences.append(
                 f"The test slice holds {units} subjects or sessions: intervals are mostly about how these differ, and "
                 "little about others like them."
             )
     missing = np.setdiff1d(np.unique(test.z), np.unique(problem.training().z))
     if len(missing):
-        found.append(
+        sentences.append(
             f"{counted(len(missing), 'class of z is', 'classes of z are')} in the test slice and in no training "
             f"row: no adaptive attack can name "
             "them, so cut the slices such that each z is in all of them."
         )
-    return tuple(found)
+    return tuple(sentences)
 
 
 NEARLY_ALL = 0.9  # of the bits that z has beyond y
@@ -301,28 +301,28 @@ def run(
     families = meant_for(adversaries() if families is None else families, question.whole.input.kind)
     quick, slow = ([family for family in families if family.seeded == seeded] for seeded in (False, True))
     journal = question.whole.budget.journal
-    kept: list[Scored] = []
+    scored: list[Scored] = []
     left_out: list[NotRun] = []
     for family in [*quick, *slow]:
-        found: list[Scored] = []
-        nothing_hidden = _nothing_hidden(question.whole, kept) if family.seeded else None
+        of_family: list[Scored] = []
+        nothing_hidden = _nothing_hidden(question.whole, scored) if family.seeded else None
         reasons = [] if nothing_hidden is None else [nothing_hidden]
         if journal is not None and journal.ahead is not None:
             if reasons:
                 journal.ahead.forget()
             elif family in (*quick[:1], *slow[:1]):
-                journal.ahead.learn(journal, _to_ask(question, slow if family.seeded else quick, kept, seed))
-        for setting in () if reasons else _settings(question, family, kept):
+                journal.ahead.learn(journal, _to_ask(question, slow if family.seeded else quick, scored, seed))
+        for setting in () if reasons else _settings(question, family, scored):
             attacks, reason = _attack(setting, family, seed)
-            found += attacks
+            of_family += attacks
             reasons += [] if reason is None else [reason]
-        if not found:
+        if not of_family:
             left_out.append(NotRun(family.name, family.kind, reasons[-1]))
-        kept += found
+        scored += of_family
         if done is not None:
-            done([one.row for one in found])
-    kept += _ensembles(question.whole, [one for one in kept if one.row.learned_on != "crossed"], families, seed)
-    return Ran(tuple(kept), tuple(left_out), families)
+            done([one.row for one in of_family])
+    scored += _ensembles(question.whole, [one for one in scored if one.row.learned_on != "crossed"], families, seed)
+    return Ran(tuple(scored), tuple(left_out), families)
 
 
 def summed_up(question: Question, ran: Ran, *, seed: int = 0, curve: bool = True) -> Findings:
@@ -389,15 +389,15 @@ def _attack(setting: Setting, family: Adversary, first_seed: int) -> tuple[list[
     reason = next((why for why in map(family.why_not, setting.folds) if why is not None), None)
     if reason is not None:
         return [], reason
-    kept = []
+    scored = []
     for seed in _seeds(setting, family, first_seed):
         try:
-            said = [answered(fold, family, seed) for fold in setting.folds]
+            fold_answers = [answered(fold, family, seed) for fold in setting.folds]
         except Diverged:
             return [], "its training diverged"
-        begun = time.perf_counter() - sum(one.seconds for one in said)
-        raw = {part: np.concatenate([one.raw[part] for one in said]) for part in ("choose", "test")}
-        kept.append(
+        begun = time.perf_counter() - sum(one.seconds for one in fold_answers)
+        raw = {part: np.concatenate([one.raw[part] for one in fold_answers]) for part in ("choose", "test")}
+        scored.append(
             score(
                 setting.whole,
                 raw,
@@ -405,21 +405,21 @@ def _attack(setting: Setting, family: Adversary, first_seed: int) -> tuple[list[
                 kind=family.kind,
                 learned_on=setting.learned_on if family.kind == "adaptive" else "clean",
                 seed=seed,
-                train_samples=said[0].train_samples,
+                train_samples=fold_answers[0].train_samples,
                 begun=begun,
             )
         )
-    return kept, None
+    return scored, None
 
 
 def _ensembles(problem: Problem, kept: Sequence[Scored], families: Sequence[Adversary], seed: int) -> list[Scored]:
     seeded = {family.name for family in families if family.seeded}
-    made = []
+    ensembles = []
     for one in range(seed, seed + (problem.budget.seeds if seeded else 1)):
         of_seed = [each for each in kept if each.row.seed == one or each.row.name not in seeded]
         ensemble = build_ensemble(problem, of_seed, seed=one)
-        made += [] if ensemble is None else [ensemble]
-    return made
+        ensembles += [] if ensemble is None else [ensemble]
+    return ensembles
 
 
 def _counted(question: Question, ran: Ran, seed: int) -> Permuted | None:

@@ -144,10 +144,10 @@ def histograms(tracks: Tracks, *, classes: int, codes: int) -> np.ndarray:
 def transitions(tracks: Tracks, *, codes: int) -> np.ndarray:
     """How often each code follows each other one in a track: float32 (n, codes * codes)."""
     n, t = tracks.code.shape
-    found = np.zeros((n, codes * codes), np.float32)
+    counts = np.zeros((n, codes * codes), np.float32)
     pair = tracks.code[:, :-1] * codes + tracks.code[:, 1:]
-    np.add.at(found, (np.repeat(np.arange(n), t - 1), pair.reshape(-1)), 1.0)
-    return found
+    np.add.at(counts, (np.repeat(np.arange(n), t - 1), pair.reshape(-1)), 1.0)
+    return counts
 
 
 def repeated(joint: np.ndarray, q: np.ndarray, *, releases: int, draws: int, rng: np.random.Generator) -> float:

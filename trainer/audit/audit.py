@@ -77,14 +77,14 @@ def audit(
     load_tensorflow()
     if spending and "private" not in opened.run.facts:
         raise BadInput("--spending measures what a training under [private] spends; this run promises nothing of it.")
-    asked = opened.run.recipe.certificate or Certificate(tried=1)
-    asked = asked if tried is None else asked.model_copy(update={"tried": tried})
+    terms = opened.run.recipe.certificate or Certificate(tried=1)
+    terms = terms if tried is None else terms.model_copy(update={"tried": tried})
     dataset, whole = opened.run.sample(), opened.run.dataset()
     if some := sampled(dataset, whole):
         say(
             f"The samples stay on disk, and the audit takes some rows of each slice, by the seed of the recipe: {some}."
         )
-    strata = strata_of(dataset, asked.strata)  # raises, before the slow part, where they do not fit the data
+    strata = strata_of(dataset, terms.strata)  # raises, before the slow part, where they do not fit the data
     classifiers = opened.run.classifiers()
     at = cache or own_folder(opened.run.folder)
     tries = BUDGETS[budget]
@@ -93,9 +93,9 @@ def audit(
     y, z = described["target"], described["sensitive"]
     floor = Floor(dataset, classifiers, tries, seed, named_by(opened.run), y, z, at / "label-only")
     jobs = None if jobs is None else at_most(jobs, dataset.x.size)
-    kept = at / _name(opened.subject, there, budget, seed)
+    answers_folder = at / _name(opened.subject, there, budget, seed)
     with (
-        kept_answers(kept) as journal,
+        kept_answers(answers_folder) as journal,
         whole_steps() as check,
         asked_once(*classifiers.values()),
         ahead(jobs, journal, check, engine=engine) as others,
@@ -119,14 +119,14 @@ def audit(
         advance.begin("perturbing")
         perturbed = perturb_rows(opened.subject, opened.run, dataset, rows, elsewhere=elsewhere, cache=at)
         about = About(
-            opened.subject, opened.run, dataset, classifiers, tries, seed, asked, strata, there, spending, perturbed
+            opened.subject, opened.run, dataset, classifiers, tries, seed, terms, strata, there, spending, perturbed
         )
         advance()
         answers: dict[str, list[Finding]] = {}
         if others is not None:
             others.meanwhile += _not_last(about, answers)
-        found = examine(dataset, perturbed.released, classifiers, tries, seed, done, labels=perturbed.labels)
-        what = other_attributes.section(dataset, perturbed.released, tries, seed, of_z=found.most_bits)
+        audited = examine(dataset, perturbed.released, classifiers, tries, seed, done, labels=perturbed.labels)
+        what = other_attributes.section(dataset, perturbed.released, tries, seed, of_z=audited.most_bits)
         advance()
         if floor_is_there is not None:
             advance.begin("label-only")
@@ -135,16 +135,16 @@ def audit(
         advance()
         floor.recall()
         advance.begin("certificate and probes")
-        measured, keys = _sections(replace(about, attack=found.most_bits), answers)
+        measured, keys = _sections(replace(about, attack=audited.most_bits), answers)
         raw = _raw(raw_rates(dataset, classifiers), y, z)
         advance()
 
-    made = [*found.findings(y, z), *what, *measured]
+    all_findings = [*audited.findings(y, z), *what, *measured]
     document: dict[str, Any] = {
         **making.fields(),
         **_description(about),
-        "findings": [*(one.as_json() for one in made), *(label_only or ()), *(one.as_json() for one in raw)],
-        "warnings": [*found.found.warnings, *_shipped(about)],
+        "findings": [*(one.as_json() for one in all_findings), *(label_only or ()), *(one.as_json() for one in raw)],
+        "warnings": [*audited.found.warnings, *_shipped(about)],
         **keys,
         "not_covered": [*NOT_COVERED, *(() if there is None else board_section.NOT_THERE)],
     }
@@ -180,9 +180,9 @@ def _not_last(about: About, answers: dict[str, list[Finding]]) -> list[Callable[
     def measure(name: str, ask: Callable[[], list[Finding]]) -> None:
         answers[name] = ask()
 
-    asked = [(one.name, partial(one.run, about)) for one in probes()]
-    asked += [(one.name, partial(one.measure, about, [])) for one in _asked_of(about) if not one.last]
-    return [partial(measure, *one) for one in asked]
+    measurements = [(one.name, partial(one.run, about)) for one in probes()]
+    measurements += [(one.name, partial(one.measure, about, [])) for one in _asked_of(about) if not one.last]
+    return [partial(measure, *one) for one in measurements]
 
 
 def _asked_of(about: About) -> list[Section]:
@@ -194,20 +194,20 @@ def _sections(about: About, answers: Mapping[str, list[Finding]]) -> tuple[list[
 
     ``answers`` are those that are there already, by the names of sections and probes.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     keys: dict[str, Any] = {}
     for section in _asked_of(about):
-        measured = answers[section.name] if section.name in answers else section.measure(about, found)
-        found += as_findings(section.name, measured)
+        measured = answers[section.name] if section.name in answers else section.measure(about, findings)
+        findings += as_findings(section.name, measured)
         keys |= section.keys(about)
     for probe in probes():
-        found += answers[probe.name] if probe.name in answers else probe.run(about)
-    return found, keys
+        findings += answers[probe.name] if probe.name in answers else probe.run(about)
+    return findings, keys
 
 
 def _description(about: About) -> dict[str, Any]:
     """The document's part that says what was audited, on which data."""
-    subject, dataset, there = about.subject, about.dataset, about.there
+    subject, dataset, on_board = about.subject, about.dataset, about.there
     spec, whole = dataset.input, about.run.dataset() if about.run.sample() is dataset else dataset
     described, test = subject.manifest["perturber"], dataset.part("test")
     ships = subject.artefact != KERAS
@@ -217,7 +217,7 @@ def _description(about: About) -> dict[str, Any]:
         "artefact": subject.artefact,
         "speaks_of": {subject.artefact: subject.sha256()} if ships else {},
         "pipeline": {subject.artefact: subject.pipeline_sha256()} if ships else {},
-        "backends": dict(about.perturbed.backends if there is None else there.rows.ran["backends"]),
+        "backends": dict(about.perturbed.backends if on_board is None else on_board.rows.ran["backends"]),
         "perturber": described["kind"],
         "data": {
             "name": dataset.name,

@@ -89,15 +89,15 @@ def of_bundle(bundle: Bundle) -> dict[str, Any]:
             "then seal again."
         )
     try:
-        made = card(bundle.audit, bundle.manifest.document)
-        current(made)
+        privacy_card = card(bundle.audit, bundle.manifest.document)
+        current(privacy_card)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise BadInput(
             f"The audit of {bundle.manifest.name} is not one that this version can read (it lacks {error}). "
             "Audit and seal again."
         ) from None
-    check_sealed(bundle, "card", strict_json.dumps(made))
-    return made
+    check_sealed(bundle, "card", strict_json.dumps(privacy_card))
+    return privacy_card
 
 
 def check_sealed(bundle: Bundle, member: str, made: bytes) -> None:
@@ -119,9 +119,9 @@ def current(found: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises ``LookupError``, ``TypeError``, ``ValueError`` or ``AttributeError`` for what is no card.
     """
-    made = {"schema": SCHEMA, **{key: found[key] for key in ("kind", *_TOP)}}
-    parts = [{**one, "data": made["data"]} for one in found["artefacts"]]
-    return {**made, "artefacts": [{**part, "verdict": verdict(part)} for part in parts]}
+    renewed = {"schema": SCHEMA, **{key: found[key] for key in ("kind", *_TOP)}}
+    parts = [{**one, "data": renewed["data"]} for one in found["artefacts"]]
+    return {**renewed, "artefacts": [{**part, "verdict": verdict(part)} for part in parts]}
 
 
 def guarantees(part: Mapping[str, Any]) -> Iterator[Finding]:

@@ -97,7 +97,7 @@ def audit_pairs(
     count = rows if cluster is None else len(np.unique(cluster))
     # The smallest of the folds to learn on has two thirds of the units.
     needed = {"rows": -(-LEARN_ROWS * FOLDS // (FOLDS - 1)), "units": -(-LEARN_UNITS * FOLDS // (FOLDS - 1)) + 1}
-    found: list[Finding] = []
+    all_findings: list[Finding] = []
     warnings: tuple[str, ...] = ()
     tested = {"rows": 0, "units": 0}
     if rows >= needed["rows"] and count >= needed["units"]:
@@ -112,12 +112,12 @@ def audit_pairs(
         ):
             journal.begins = advance.begin
             tries = replace(BUDGETS[budget], journal=journal)
-            asked = _Asked(tries, seed, judged=1 if rows > ENOUGH_ROWS else FOLDS)
+            settings = _Asked(tries, seed, judged=1 if rows > ENOUGH_ROWS else FOLDS)
 
             def done(rows_found: Sequence[Row]) -> None:
                 advance(**({"right": rows_found[0].accuracy} if rows_found else {}))
 
-            found, tested, warnings = _measured(pairs, cluster, asked, attackers, done, (target, sensitive))
+            all_findings, tested, warnings = _measured(pairs, cluster, settings, attackers, done, (target, sensitive))
     document: dict[str, Any] = {
         **making.fields(),
         "data": {
@@ -132,7 +132,7 @@ def audit_pairs(
         },
         "order": {"given": pairs.order, **order._asdict()},
         "notes": list(pairs.notes),
-        "findings": [one.as_json() for one in found],
+        "findings": [one.as_json() for one in all_findings],
         "warnings": list(warnings),
         "intervals": "Wilson" if cluster is None else f"Wilson on the effective number of {kind}s",
         "not_covered": list(NOT_COVERED),
@@ -154,31 +154,31 @@ def _concluded(document: Mapping[str, Any], fewest: Mapping[str, int], count: in
             f"at least {fewest['rows']} rows of {fewest['units']} {kind} are needed to attack at all, and there are "
             f"{data['rows']['after']} rows of {count}; to show that {data['sensitive']} is hidden takes hundreds"
         )
-        found: dict[str, Any] = {"limit": DEFAULT._asdict(), "upper": {"points": None, "bits": None}, "findings": []}
-        found["needed"] = {"unit": kind, "total": total, "more": max(1, total - count)}
-        return {**found, "word": CANNOT_TELL, "line": reason, "reasons": [reason]}
-    found = judge(document, {})
+        judged: dict[str, Any] = {"limit": DEFAULT._asdict(), "upper": {"points": None, "bits": None}, "findings": []}
+        judged["needed"] = {"unit": kind, "total": total, "more": max(1, total - count)}
+        return {**judged, "word": CANNOT_TELL, "line": reason, "reasons": [reason]}
+    judged = judge(document, {})
     every = findings(document)
     place, raw = next((n, one) for n, one in enumerate(every) if (one.of, one.question) == (RAW, data["sensitive"]))
-    if found["word"] != LEAKS and (raw.interval[0] or 0.0) <= guess(document):
+    if judged["word"] != LEAKS and (raw.interval[0] or 0.0) <= guess(document):
         reason = (
             f"no attack surely reads {data['sensitive']} in the rows before, so finding nothing after says nothing "
             "about the mechanism"
         )
-        return {**found, "word": CANNOT_TELL, "line": reason, "findings": [place], "reasons": [reason], "needed": None}
-    return found
+        return {**judged, "word": CANNOT_TELL, "line": reason, "findings": [place], "reasons": [reason], "needed": None}
+    return judged
 
 
 def _order(pairs: Pairs, seed: int) -> Match:
     if pairs.order == "shuffled":
         return Match(None, None, "Rows are in another order after: each row has the label that came with it.")
-    found = match(pairs.before.x, pairs.after.x, seed=seed)
-    if found.matched is False and pairs.order == "test":
+    tested = match(pairs.before.x, pairs.after.x, seed=seed)
+    if tested.matched is False and pairs.order == "test":
         raise BadInput(
-            f"{found.sentence} Labels would be those of other rows. Put the rows in one order; give --rows matched if "
+            f"{tested.sentence} Labels would be those of other rows. Put the rows in one order; give --rows matched if "
             "they surely are; or --rows shuffled if after has labels of its own."
         )
-    return found
+    return tested
 
 
 def _measured(
@@ -213,14 +213,14 @@ def _measured(
         judged = ran.most_bits.judged("choose"), ran.most_bits.judged("test")
         apart = parts(*judged, z_question.whole.counted, {}, rng=np.random.default_rng([asked.seed, 10]))
     transfer = [row for row in of_y.rows if row.kind == "transfer"]
-    found = [
+    all_findings = [
         *(_reader(names[0], row, of_y.chance.majority) for row in (of_y.worst_adaptive, *transfer)),
         *attacked(of_z, names[1], apart),
         *_other_attributes(pairs, z_rows, asked, ran.most_bits, z_question.whole.counted, known, input_),
         *of_raw,
     ]
     test = z_question.whole.test
-    return found, {"rows": len(test), "units": units_of(test)}, of_z.warnings
+    return all_findings, {"rows": len(test), "units": units_of(test)}, of_z.warnings
 
 
 def _other_attributes(
@@ -257,8 +257,8 @@ def _read(before: Readings, cluster: np.ndarray | None, asked: _Asked, names: tu
 
     def best(name: str, y: np.ndarray, z: np.ndarray, classes: tuple[int, int]) -> Finding:
         question = asked.pose(Released(before.x, y, z, cluster), False, spec(before), classes)
-        found = attack_all(question, seed=asked.seed, families=READERS, curve=False)
-        return _reader(name, found.worst_adaptive, found.chance.majority, of=RAW)
+        attack_findings = attack_all(question, seed=asked.seed, families=READERS, curve=False)
+        return _reader(name, attack_findings.worst_adaptive, attack_findings.chance.majority, of=RAW)
 
     nothing = np.zeros(len(before.y), np.int64)
     counts = len(before.y_names), len(before.z_names)

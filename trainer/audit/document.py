@@ -59,21 +59,21 @@ class Audited:
 
     def findings(self, y: str, z: str, *, of: str = SENT) -> list[Finding]:
         """As findings about ``of``; ``y`` and ``z`` are names."""
-        kept = [replace(one, question=y, of=of) for one in self.readers]
-        kept = kept or [Finding.measured(y, FIXED, "right", self.target, of=of, more={"kind": "reader"})]
-        return [*kept, *attacked(self.found, z, self.parts, of=of)]
+        of_readers = [replace(one, question=y, of=of) for one in self.readers]
+        of_readers = of_readers or [Finding.measured(y, FIXED, "right", self.target, of=of, more={"kind": "reader"})]
+        return [*of_readers, *attacked(self.found, z, self.parts, of=of)]
 
 
 def attacked(found: Findings, z: str, parts: Sequence[Part] = (), *, of: str = SENT) -> list[Finding]:
     """What was found about ``z``: chance, attacks, what did not run, tests, parts of the rows and the curve."""
-    asked = partial(Finding, z, of=of)
+    new_finding = partial(Finding, z, of=of)
     adaptive = any(row.kind == "adaptive" for row in found.rows)
     best, most = (found.worst_adaptive, found.most_bits) if adaptive else (None, None)
-    rows = [asked(name, "right", value, more={"kind": "guess"}) for name, value in found.chance._asdict().items()]
+    rows = [new_finding(name, "right", value, more={"kind": "guess"}) for name, value in found.chance._asdict().items()]
     for row in found.rows:
         chosen = {"right": row is best, "bits-counted": row is most}
         rows += _attack(row, z, max(found.chance), chosen, of)
-    rows += [asked(left.name, not_run=left.reason, more={"kind": left.kind}) for left in found.not_run]
+    rows += [new_finding(left.name, not_run=left.reason, more={"kind": left.kind}) for left in found.not_run]
     about: dict[str, Any] = {} if most is None else {"learned_on": most.learned_on, "seed": most.seed}
     name = "" if most is None else most.name
     for kind, test in (("test", found.permutation), ("counting", found.counting)):
@@ -233,8 +233,8 @@ def add_column(document: Mapping[str, Any], folder: Path) -> Path:
     """Put a board's column into the audit.json of an export folder; it replaces an older one of that board."""
     path = Path(folder) / "audit.json"
     main = read(path)
-    kept = [other for other in main.get("others", []) if "on_board" not in other]
-    whole = {**main, "others": [*kept, *verdict.joined(document, columns(path))]}
+    other_columns = [other for other in main.get("others", []) if "on_board" not in other]
+    whole = {**main, "others": [*other_columns, *verdict.joined(document, columns(path))]}
     write_atomic(str(path), _bytes(whole))
     return path
 

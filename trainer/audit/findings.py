@@ -63,13 +63,13 @@ class Finding:
 
     def as_json(self) -> dict[str, Any]:
         """As audit.json has it: what is at its default is left out, and floats have six decimals."""
-        found = {}
+        document = {}
         for one in dataclasses.fields(self):
             value = getattr(self, one.name)
             default = {} if one.name == "more" else one.default
             if value != default:
-                found[one.name] = plain(value)
-        return found
+                document[one.name] = plain(value)
+        return document
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Finding:
@@ -138,8 +138,8 @@ def as_findings(name: str, found: Any, *, of: str = SENT) -> list[Finding]:
 
 def findings(document: Mapping[str, Any], of: str | None = None) -> list[Finding]:
     """The findings of a document of schema 2, of one output or of all."""
-    found = [Finding.from_json(one) for one in document["findings"]]
-    return [one for one in found if of is None or one.of == of]
+    all_findings = [Finding.from_json(one) for one in document["findings"]]
+    return [one for one in all_findings if of is None or one.of == of]
 
 
 def about_label_only(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -162,8 +162,8 @@ def answers(found: Iterable[Finding], *kinds: str) -> list[Answer]:
 def attacks(document: Mapping[str, Any], of: str = SENT) -> list[Answer]:
     """The attacks on z that ran, in the order in which they did."""
     z = document["data"]["sensitive"]
-    found = [one for one in findings(document, of) if one.question == z and not one.not_run]
-    return answers(found, *ATTACKS)
+    ran = [one for one in findings(document, of) if one.question == z and not one.not_run]
+    return answers(ran, *ATTACKS)
 
 
 def best(document: Mapping[str, Any], of: str = SENT) -> Answer:

@@ -62,7 +62,7 @@ def examine(
     chosen = None if families is None else families(question.whole)
     test = released.take(places(dataset).test)
     ran = run(question, seed=seed, done=done, families=chosen)
-    found = summed_up(question, ran, seed=seed)
+    of_z = summed_up(question, ran, seed=seed)
     most = ran.most_bits
     apart: tuple[Part, ...] = ()
     if most is not None and most.test.row is not None:
@@ -79,16 +79,16 @@ def examine(
             rng=np.random.default_rng([seed, 10]),
         )
     of_y = readers.read(dataset, released, labels or {}, classifiers["target"], budget, seed)
-    return Audited(measured(of_y[0]), found, most, apart, of_y)
+    return Audited(measured(of_y[0]), of_z, most, apart, of_y)
 
 
 def _attributes(dataset: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:
     """What is known of some rows besides y and z, by name: numbers, and names of classes where these are few."""
-    found = {name: values[rows] for name, values in dataset.attributes.items()}
+    by_name = {name: values[rows] for name, values in dataset.attributes.items()}
     for name, one in dataset.known.items():
         if len(one.names) <= MOST_CLASSES and not any(np.array_equal(one.values, of) for of in (dataset.y, dataset.z)):
-            found[name] = np.array(one.names)[one.values[rows]]
-    return found
+            by_name[name] = np.array(one.names)[one.values[rows]]
+    return by_name
 
 
 def raw_rates(dataset: Dataset, classifiers: Mapping[str, Any]) -> dict[str, dict[str, float]]:
@@ -149,8 +149,8 @@ class Floor:
         """
         if ahead is None or self._path.is_file():
             return lambda: None
-        asked = {"run": str(run.folder), "budget": self.budget.name, "seed": self.seed, "folder": str(self.folder)}
-        return ahead.begin(Job("label-only", f"{__name__}:measured_apart", asked))
+        arguments = {"run": str(run.folder), "budget": self.budget.name, "seed": self.seed, "folder": str(self.folder)}
+        return ahead.begin(Job("label-only", f"{__name__}:measured_apart", arguments))
 
     def recall(self) -> None:
         """Let the classifiers recall what they said of raw samples when it was measured; within ``asked_once``."""
@@ -172,17 +172,17 @@ class Floor:
             self.recall()
             fitted = from_classifier(dataset.for_training(), self.classifiers["target"])
             sent = perturb_with(fitted, dataset, dataset.slices.rows())
-            asked = retained.Asked(dataset, self.target, self.named, self.budget.name, self.seed)
-            useful = retained.label_only(asked, sent.released.x, sent.outputs["label"])
+            request = retained.Asked(dataset, self.target, self.named, self.budget.name, self.seed)
+            useful = retained.label_only(request, sent.released.x, sent.outputs["label"])
             about = dataset, sent.released, self.classifiers, fewer, self.seed
-            found = examine(*about, families=families, labels=sent.labels)
+            audited = examine(*about, families=families, labels=sent.labels)
             what = other_attributes.section(
-                dataset, sent.released, fewer, self.seed, of_z=found.most_bits, of=LABEL_ONLY
+                dataset, sent.released, fewer, self.seed, of_z=audited.most_bits, of=LABEL_ONLY
             )
             raw_rates(dataset, self.classifiers)  # the audit will ask for them
             self.folder.mkdir(parents=True, exist_ok=True)
             keep_answers(self.folder, *self.classifiers.values())
-        findings = [*found.findings(self.target, self.sensitive, of=LABEL_ONLY), *what]
+        findings = [*audited.findings(self.target, self.sensitive, of=LABEL_ONLY), *what]
         # Of raw samples, and of donors: they stand next to label-only, and are the same whatever artefact is audited.
         return [one.as_json() for one in [*findings, *useful]]
 

@@ -197,7 +197,7 @@ def audit_on_board(
     if artefact != "auto":
         opened.subject.sha256()
     test = opened.run.sample().part("test")
-    kept = own_folder(opened.run.folder) / "on-board"
+    pieces_folder = own_folder(opened.run.folder) / "on-board"
     rows = perturb_on_board(
         board,
         read_file(str(bundle)),
@@ -205,12 +205,12 @@ def audit_on_board(
         artefact=artefact,
         device=device,
         further=[*further_outputs(opened.subject), *draws(opened.subject.manifest)],
-        kept=kept,
+        kept=pieces_folder,
         progress=lambda pieces: progress(f"{len(test):,} rows on {board.transport.name}", total=pieces),
     )
-    there = OnBoard(rows, rows.ran["manifest_sha256"])
-    document = audit(bundle, run=run, trust=trust, artefact=rows.artefact, there=there, **settings)
-    shutil.rmtree(kept, ignore_errors=True)
+    on_board = OnBoard(rows, rows.ran["manifest_sha256"])
+    document = audit(bundle, run=run, trust=trust, artefact=rows.artefact, there=on_board, **settings)
+    shutil.rmtree(pieces_folder, ignore_errors=True)
     return document
 
 
@@ -226,9 +226,9 @@ def same_export(
         raise BadInput(f"{folder.folder} was not audited here yet: run edgeveil audit {folder.folder} first.")
     subject = open_target(bundle, run=run, trust=trust, artefact="auto").subject
     for artefact in subject.manifest["preference"] or [NO_MODEL]:
-        there, here = (Subject(one.manifest, one.members, artefact) for one in (subject, folder))
+        sealed, here = (Subject(one.manifest, one.members, artefact) for one in (subject, folder))
         if artefact not in (folder.manifest["preference"] or [NO_MODEL]) or (
-            here.pipeline_sha256() != there.pipeline_sha256()
+            here.pipeline_sha256() != sealed.pipeline_sha256()
         ):
             raise BadInput(
                 f"{folder.folder} is not the export that the bundle was sealed from: a column of its card "

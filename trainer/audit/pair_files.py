@@ -102,49 +102,49 @@ MOST_FRAMES = 20_000
 
 def pictures(files: Mapping[str, Path]) -> tuple[np.ndarray, list[str]]:
     """Pictures (n, height, width, channels) of one size, and sentences on changes. Raises ``BadInput``."""
-    found = []
+    images = []
     for path in files.values():
         picture = read_picture(path)
         if picture is None:
             raise BadInput(f"{path} cannot be read as a picture. Write it again, or remove it from both folders.")
-        found.append(_channels(picture))
-    if len({picture.dtype for picture in found}) > 1:
+        images.append(_channels(picture))
+    if len({picture.dtype for picture in images}) > 1:
         raise BadInput("Pictures of one depth were expected; got 8 and 16 bits in one folder. Convert them to one.")
-    colours = max(picture.shape[2] for picture in found)
-    found = [np.repeat(one, colours, axis=2) if one.shape[2] < colours else one for one in found]
-    sizes = {picture.shape[:2] for picture in found}
+    colours = max(picture.shape[2] for picture in images)
+    images = [np.repeat(one, colours, axis=2) if one.shape[2] < colours else one for one in images]
+    sizes = {picture.shape[:2] for picture in images}
     height, width = next(iter(sizes)) if len(sizes) == 1 else (SIDE, SIDE)
     to = _smaller(height, width)
     notes = [] if sizes == {to} else [_note("Pictures", sizes, to)]
-    return np.stack([_resized(one, to) for one in found]), notes
+    return np.stack([_resized(one, to) for one in images]), notes
 
 
 def film(path: Path) -> tuple[np.ndarray, list[str]]:
     """All frames (n, height, width, channels) of a film, uint8. Raises ``BadInput`` where it cannot be read."""
     cv2 = opencv()
     opened = cv2.VideoCapture(film_name(path))
-    found: list[np.ndarray] = []
+    frames: list[np.ndarray] = []
     size = to = (0, 0)
     while opened.isOpened():
         good, picture = opened.read()
         if not good:
             break
-        if len(found) == MOST_FRAMES:
+        if len(frames) == MOST_FRAMES:
             raise BadInput(f"{path} has more than {MOST_FRAMES:,} frames. Cut both films at the same frame.")
-        if not found:
+        if not frames:
             size, to = picture.shape[:2], _smaller(*picture.shape[:2])
-        found.append(_resized(_channels(picture), to))
+        frames.append(_resized(_channels(picture), to))
     opened.release()
-    if not found:
+    if not frames:
         raise BadInput(f"A film that OpenCV can read was expected at {path}; it finds no picture in it.")
-    return np.stack(found), [] if size == to else [_note("Frames", {size}, to)]
+    return np.stack(frames), [] if size == to else [_note("Frames", {size}, to)]
 
 
 def scaled(x: np.ndarray, side: int) -> np.ndarray:
     """Pictures (n, height, width, channels) as (n, side, side, channels), float32, by area averaging."""
     cv2 = opencv()
-    made = [cv2.resize(one.astype(np.float32), (side, side), interpolation=cv2.INTER_AREA) for one in x]
-    return np.stack(made).reshape(len(x), side, side, x.shape[-1])
+    resized = [cv2.resize(one.astype(np.float32), (side, side), interpolation=cv2.INTER_AREA) for one in x]
+    return np.stack(resized).reshape(len(x), side, side, x.shape[-1])
 
 
 def _channels(picture: np.ndarray) -> np.ndarray:
@@ -164,8 +164,8 @@ def _resized(picture: np.ndarray, to: tuple[int, int]) -> np.ndarray:
     if picture.shape[:2] == to:
         return np.ascontiguousarray(picture)
     cv2 = opencv()
-    made = cv2.resize(np.ascontiguousarray(picture), to[::-1], interpolation=cv2.INTER_AREA)
-    return made.reshape(*to, picture.shape[2])
+    shrunk = cv2.resize(np.ascontiguousarray(picture), to[::-1], interpolation=cv2.INTER_AREA)
+    return shrunk.reshape(*to, picture.shape[2])
 
 
 def _note(what: str, sizes: set[tuple[int, int]], to: tuple[int, int]) -> str:
@@ -209,17 +209,17 @@ def _kind(path: Path) -> str:
 def _npz(before: Path, after: Path, labels: Path | None, order: Order) -> Pairs:
     first = read_arrays(before, needed=("x",) if labels else ("x", "y", "z"))
     second = read_arrays(after, needed=("x", "y", "z") if order == "shuffled" else ("x",))
-    x, made = checked_samples(first["x"], before), checked_samples(second["x"], after)
+    x, x_after = checked_samples(first["x"], before), checked_samples(second["x"], after)
     if labels is not None:
         given = read_labels(labels, key=None)
         of_rows(given, [str(i) for i in range(len(x))], labels, what="row")
         first = {"x": x, **given.columns}
     raw = _labelled(x, first, labels or before)
     if order == "shuffled":
-        return Pairs(raw, _same_classes(_labelled(made, second, after), raw), order)
+        return Pairs(raw, _same_classes(_labelled(x_after, second, after), raw), order)
     for name in ("y", "z"):
-        if name in second and len(made) == len(x):
-            own, names = class_numbers(second[name], name, len(made), after)
+        if name in second and len(x_after) == len(x):
+            own, names = class_numbers(second[name], name, len(x_after), after)
             ours = np.array(getattr(raw, f"{name}_names"))[getattr(raw, name)]
             differ = int((np.array(names)[own] != ours).sum())
             if differ:
@@ -227,13 +227,13 @@ def _npz(before: Path, after: Path, labels: Path | None, order: Order) -> Pairs:
                     f"`{name}` differs between {before} and {after} in {differ:,} of {len(x):,} rows: they are in "
                     "another order. Put them in one order, or give --rows shuffled to use each file's own labels."
                 )
-    return paired(raw, made, order=order)
+    return paired(raw, x_after, order=order)
 
 
 def _labelled(x: np.ndarray, arrays: dict[str, np.ndarray], path: Path) -> Readings:
     (y, y_names), (z, z_names) = (class_numbers(arrays[name], name, len(x), path) for name in ("y", "z"))
-    found = {name: class_numbers(arrays[name], name, len(x), path)[0] for name in GROUPS if name in arrays}
-    if "subject" in found and "groups" in found:
+    groups = {name: class_numbers(arrays[name], name, len(x), path)[0] for name in GROUPS if name in arrays}
+    if "subject" in groups and "groups" in groups:
         raise BadInput(f"{path}: `groups` is another name for `subject`; got both. Leave one out.")
     return Readings(
         x,
@@ -242,8 +242,8 @@ def _labelled(x: np.ndarray, arrays: dict[str, np.ndarray], path: Path) -> Readi
         y_names,
         z_names,
         "vector" if x.ndim == 2 else "image",
-        subject=found.get("subject", found.get("groups")),
-        session=found.get("session"),
+        subject=groups.get("subject", groups.get("groups")),
+        session=groups.get("session"),
         known=known_labels(arrays, len(x), path),
     )
 
@@ -265,9 +265,11 @@ def _same_classes(after: Readings, before: Readings) -> Readings:
 def _folders(before: Path, after: Path, labels: Path | None, order: Order) -> Pairs:
     first, second = _names(before), _names(after)
     if order == "shuffled":
-        (x, said), (made, said_after) = pictures(first), pictures(second)
+        (x, notes_before), (x_after, said_after) = pictures(first), pictures(second)
         raw = _of_classes(x, before, list(first))
-        return Pairs(raw, _same_classes(_of_classes(made, after, list(second)), raw), order, (*said, *said_after))
+        return Pairs(
+            raw, _same_classes(_of_classes(x_after, after, list(second)), raw), order, (*notes_before, *said_after)
+        )
     notes = []
     if set(first) != set(second):
         if len(first) != len(second):
@@ -289,26 +291,31 @@ def _folders(before: Path, after: Path, labels: Path | None, order: Order) -> Pa
         if len(rows) < len(names):
             notes.append(f"{len(names) - len(rows):,} of {len(names):,} pictures have no labels: they are left out.")
         arrays = {name: values[line[rows]] for name, values in given.columns.items()}
-    (x, said), (made, said_after) = (pictures({names[i]: files[names[i]] for i in rows}) for files in (first, second))
+    (x, notes_before), (x_after, said_after) = (
+        pictures({names[i]: files[names[i]] for i in rows}) for files in (first, second)
+    )
     return paired(
-        _labelled(x, arrays, labels or before), made, order=order, notes=[*notes, *dict.fromkeys([*said, *said_after])]
+        _labelled(x, arrays, labels or before),
+        x_after,
+        order=order,
+        notes=[*notes, *dict.fromkeys([*notes_before, *said_after])],
     )
 
 
 def _names(folder: Path) -> dict[str, Path]:
     """The pictures of a folder and of folders in it, by their path without the suffix, sorted; hidden ones left out."""
-    found: dict[str, Path] = {}
+    by_name: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
         below = path.relative_to(folder)
         hidden = any(part.startswith(".") for part in below.parts)
         if path.suffix.lower() in SUFFIXES and path.is_file() and not hidden:
             name = below.with_suffix("").as_posix()
-            if name in found:
+            if name in by_name:
                 raise BadInput(f"{folder} has two pictures {name}, of different suffixes. Remove one.")
-            found[name] = path
-    if not found:
+            by_name[name] = path
+    if not by_name:
         raise BadInput(f"Pictures ({', '.join(SUFFIXES)}) were expected in {folder}; there are none.")
-    return found
+    return by_name
 
 
 def _by_stem(labels: Labels) -> Labels:
@@ -343,9 +350,9 @@ def _films(before: Path, after: Path, labels: Path | None, order: Order) -> Pair
             "Films need a file of labels: --labels labels.csv with the columns frame (numbered from 0 in the film "
             "before), y, z and, if known, subject and session."
         )
-    (x, said), (made, said_after) = film(before), film(after)
-    notes = [*dict.fromkeys([*said, *said_after])]
-    shift = offset(_grey(x), _grey(made))
+    (x, notes_before), (x_after, said_after) = film(before), film(after)
+    notes = [*dict.fromkeys([*notes_before, *said_after])]
+    shift = offset(_grey(x), _grey(x_after))
     if shift:
         notes.append(
             f"The film after is {counted(abs(shift), 'frame')} {'late' if shift > 0 else 'early'} "
@@ -354,11 +361,11 @@ def _films(before: Path, after: Path, labels: Path | None, order: Order) -> Pair
     given = read_labels(labels, key="frame")
     line = of_rows(given, [str(i) for i in range(len(x))], labels, what="frame")
     frames = np.flatnonzero(line >= 0)
-    inside = (frames + shift >= 0) & (frames + shift < len(made))
+    inside = (frames + shift >= 0) & (frames + shift < len(x_after))
     lost = len(frames) - int(inside.sum())
     if lost > max(abs(shift), 1) or not inside.any():
         raise BadInput(
-            f"As many frames after as before were expected; got {len(x):,} before and {len(made):,} after (moved by "
+            f"As many frames after as before were expected; got {len(x):,} before and {len(x_after):,} after (moved by "
             f"{shift}), and {lost:,} labelled frames have no counterpart. Write it again without dropping frames."
         )
     frames = frames[inside]
@@ -372,7 +379,7 @@ def _films(before: Path, after: Path, labels: Path | None, order: Order) -> Pair
             f"Neither subject nor session is known: {int(breaks.sum()) + 1} runs of frames with the same y and z count "
             "as recordings."
         )
-    return paired(_labelled(x[frames], arrays, labels), made[frames + shift], order=order, notes=notes)
+    return paired(_labelled(x[frames], arrays, labels), x_after[frames + shift], order=order, notes=notes)
 
 
 def _grey(film: np.ndarray) -> np.ndarray:

@@ -90,10 +90,10 @@ def without_rare(pairs: Pairs) -> Pairs:
             f"Every class of y or z has fewer than {FEWEST_OF_A_CLASS} rows, so no adversary could learn it. Group z "
             "into fewer classes (numpy.digitize for numbers), or give more rows of each."
         )
-    kept = pairs if keep.all() else pairs.take(np.flatnonzero(keep))
-    kept = replace(kept, before=_renumbered(kept.before), after=_renumbered(kept.after), notes=tuple(notes))
-    _check_classes(kept.before, "")
-    return kept
+    common = pairs if keep.all() else pairs.take(np.flatnonzero(keep))
+    common = replace(common, before=_renumbered(common.before), after=_renumbered(common.after), notes=tuple(notes))
+    _check_classes(common.before, "")
+    return common
 
 
 def spec(readings: Readings, others: Sequence[Readings] = ()) -> InputSpec:
@@ -173,10 +173,10 @@ def match(before: np.ndarray, after: np.ndarray, *, seed: int) -> Match:
     a, b = (x[rows].reshape(len(rows), -1).astype(np.float64) for x in (before, after))
     if not b.std(axis=0).any():
         return Match(None, None, "All rows after are the same, so their order cannot be tested.")
-    found = [_p(_centred_distances(a), _centred_distances(b), rng)]
+    p_values = [_p(_centred_distances(a), _centred_distances(b), rng)]
     if before.shape[1:] == after.shape[1:]:
-        found.append(_p_of_products(_standard(a) @ _standard(b).T, rng))
-    p = min(1.0, len(found) * min(found))
+        p_values.append(_p_of_products(_standard(a) @ _standard(b).T, rng))
+    p = min(1.0, len(p_values) * min(p_values))
     what = f"row i after depends on row i before (p {'<=' if p <= 2 / SHUFFLES else '='} {p:.3g}"
     if p <= LEVEL:
         return Match(p, True, f"Rows seem to be matched: {what}, {len(rows):,} rows, permutation test).")
@@ -224,17 +224,17 @@ def offset(before: np.ndarray, after: np.ndarray, *, most: int = MOST_OFFSET) ->
     """
     n = min(len(before), len(after))
     bounds = np.linspace(0, n, PIECES + 1).astype(int)
-    found = [
+    offsets = [
         one
         for start, stop in zip(bounds, bounds[1:], strict=False)
         if (one := _offset(before, after, start, stop, most)) is not None
     ]
-    if len(set(found)) > 1:
+    if len(set(offsets)) > 1:
         raise BadInput(
-            f"The films drift apart: frames after come {', then '.join(map(str, found))} frames late in its thirds. "
+            f"The films drift apart: frames after come {', then '.join(map(str, offsets))} frames late in its thirds. "
             "Write the film again at a constant frame rate, without dropping frames (ffmpeg -fps_mode passthrough)."
         )
-    return found[0] if found else 0
+    return offsets[0] if offsets else 0
 
 
 def _offset(before: np.ndarray, after: np.ndarray, start: int, stop: int, most: int) -> int | None:

@@ -63,22 +63,22 @@ def read(
 
     chance = accuracy(whole.counted[whole.test.y], whole.test.z)
     parts = whole.choose, whole.test
-    said = {WHAT_IS_SENT.format(name): [label[place[part.row]] for part in parts] for name, label in labels.items()}
-    said[FIXED] = [logits(target, dataset.unit(part.x)).argmax(axis=1) for part in parts]
-    found = []
-    for name, (choose, test) in said.items():
+    readings = {WHAT_IS_SENT.format(name): [label[place[part.row]] for part in parts] for name, label in labels.items()}
+    readings[FIXED] = [logits(target, dataset.unit(part.x)).argmax(axis=1) for part in parts]
+    readers = []
+    for name, (choose, test) in readings.items():
         right = intervals.rate(test == whole.test.z, whole.test.cluster)
-        found.append(finding(name, right, float(np.mean(choose == whole.choose.z)), "clean" if name == FIXED else ""))
+        readers.append(finding(name, right, float(np.mean(choose == whole.choose.z)), "clean" if name == FIXED else ""))
     families: tuple[Adversary, ...] = (CodeCounts(),) if whole.few_values else READERS
     if not budget.every_family:
-        nearly_all = 1 - cast(float, best(found).chosen_by) < FEWEST_WRONG
+        nearly_all = 1 - cast(float, best(readers).chosen_by) < FEWEST_WRONG
         families = () if nearly_all else families if whole.few_values else CHEAP
     for one in run(question, seed=seed, families=families).kept if families else ():
         row = one.row
         right = Interval(row.accuracy, row.low, row.high)
-        found.append(finding(row.name, right, row.validation_accuracy, row.learned_on))
-    chosen = best(found)
-    return [chosen, *(one for one in found if one is not chosen)]
+        readers.append(finding(row.name, right, row.validation_accuracy, row.learned_on))
+    chosen = best(readers)
+    return [chosen, *(one for one in readers if one is not chosen)]
 
 
 def best(found: Sequence[Finding]) -> Finding:
@@ -90,9 +90,9 @@ def _question(dataset: Dataset, released: Released, budget: Budget, seed: int) -
     """What is y, asked as adversaries are asked about z, with nothing known; of those that learn on all rows."""
     nothing, learn = np.zeros_like(dataset.y), to_learn(dataset)
     counted = counted_prior(nothing[learn], dataset.y[learn], (1, len(dataset.y_names)))
-    asked = replace(dataset, y=nothing, z=dataset.y, y_names=("",), z_names=dataset.y_names, theta=counted)
+    about_y = replace(dataset, y=nothing, z=dataset.y, y_names=("",), z_names=dataset.y_names, theta=counted)
     rows = replace(released, y=np.zeros_like(released.y), z=released.y)
     question = question_of(
-        asked, rows, budget if budget.every_family else quicker(budget), {"sensitive": None}, seed=seed
+        about_y, rows, budget if budget.every_family else quicker(budget), {"sensitive": None}, seed=seed
     )
     return Question(question.settings[-1:])

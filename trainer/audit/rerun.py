@@ -169,10 +169,10 @@ def _check_run(bundle: Bundle, card: Mapping[str, Any], run: Run) -> None:
         )
     dataset = run.sample()
     here = {str(part): len(dataset.part(part)) for part in PARTS}
-    there = {str(part): card["data"]["rows"].get(part, 0) for part in PARTS}
-    if here != there:
+    recorded = {str(part): card["data"]["rows"].get(part, 0) for part in PARTS}
+    if here != recorded:
         raise BadInput(
-            f"The card was measured on slices of {_listed(there)} rows; those of {run.folder} have {_listed(here)}. "
+            f"The card was measured on slices of {_listed(recorded)} rows; those of {run.folder} have {_listed(here)}. "
             "Name the run that the bundle was exported from with --run."
         )
 
@@ -193,26 +193,26 @@ def _figures(recorded: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[
         ("factor of the worst code, at most", "worst code", "factor"),
         (f"{z}, right at most", "counted channel", "right"),
     ):
-        found = [_bound(part, law, figure) for part in sides]
-        if found != [None, None]:
-            yield _figure(name, "share" if figure == "right" else figure, *found)
+        bounds = [_bound(part, law, figure) for part in sides]
+        if bounds != [None, None]:
+            yield _figure(name, "share" if figure == "right" else figure, *bounds)
 
 
 def _figure(name: str, unit: str, recorded: Ends | None, again: Ends | None) -> dict[str, Any]:
     """One figure of both: ``reproduces`` is None where the rerun has no interval, False where one has no figure."""
-    found: dict[str, Any] = {"figure": name, "unit": unit, "recorded": recorded, "rerun": again}
+    comparison: dict[str, Any] = {"figure": name, "unit": unit, "recorded": recorded, "rerun": again}
     if recorded is None or again is None:
-        return {**found, "difference": None, "allowed": None, "reproduces": False}
+        return {**comparison, "difference": None, "allowed": None, "reproduces": False}
     difference = again["estimate"] - recorded["estimate"]
     facing, opposite = ("high", "low") if difference >= 0 else ("low", "high")
     if again["low"] is None or again["high"] is None:
-        return {**found, "difference": round(difference, 6), "allowed": None, "reproduces": None}
+        return {**comparison, "difference": round(difference, 6), "allowed": None, "reproduces": None}
     # Both are of the same rows: a recorded interval that is much wider would excuse any figure.
     most = again["high"] - again["low"]
     half = most if recorded[facing] is None else min(most, abs(recorded[facing] - recorded["estimate"]))
     allowed = math.hypot(half, again["estimate"] - again[opposite])
     return {
-        **found,
+        **comparison,
         "difference": round(difference, 6),
         "allowed": round(allowed, 6),
         "reproduces": abs(difference) <= allowed + ROUNDED,
@@ -244,13 +244,13 @@ def _said(one: Mapping[str, Any]) -> str:
 
 
 def _shown(one: Mapping[str, Any], side: str) -> str:
-    found = one[side]
-    if found is None:
+    interval = one[side]
+    if interval is None:
         return "none"
     if "at most" in one["figure"]:
-        return _value(found["estimate"], one["unit"])
-    ends = ", ".join("-" if found[end] is None else _value(found[end], one["unit"]) for end in ("low", "high"))
-    return f"{_value(found['estimate'], one['unit'])} [{ends}]"
+        return _value(interval["estimate"], one["unit"])
+    ends = ", ".join("-" if interval[end] is None else _value(interval[end], one["unit"]) for end in ("low", "high"))
+    return f"{_value(interval['estimate'], one['unit'])} [{ends}]"
 
 
 def _value(number: float, unit: str) -> str:
@@ -329,11 +329,11 @@ def _runners(subject: Subject, run: Run, python: Path) -> tuple[Compiler, str, d
     calibration, _ = calibration_of(run, run.perturber())
     if set(calibration) != set(entries):
         raise BadInput("This export has other networks than its run: it cannot be calibrated anew. Audit its board.")
-    found = {}
+    runners = {}
     for name, mine in entries.items():
         source = mine[compiled[name]["compiled"]["from"]]
-        found[name] = compiler.runner(python, chip, subject.members[source["file"]], source, calibration[name])
-    return compiler, chip, found
+        runners[name] = compiler.runner(python, chip, subject.members[source["file"]], source, calibration[name])
+    return compiler, chip, runners
 
 
 def _same_network(subject: Subject, runners: dict[str, Any], compiler: Compiler) -> None:
@@ -346,11 +346,11 @@ def _same_network(subject: Subject, runners: dict[str, Any], compiler: Compiler)
     pipeline = Pipeline(parse(dict(subject.manifest)), tables=subject.tables(), runners=runners)
     drawn = {name: array(file) for name, file in golden["draws"].items()}
     try:
-        made = pipeline.run(array(golden["input"]), drawn)
+        simulated_outputs = pipeline.run(array(golden["input"]), drawn)
     except NotCompiled as error:
         raise BadInput(f"The simulator did not compute the golden samples: {compiler.name} {error}.") from None
     for name, file in golden["outputs"][subject.artefact].items():
-        if not np.array_equal(made[name], array(file)):
+        if not np.array_equal(simulated_outputs[name], array(file)):
             raise BadInput(
                 f"The simulator's golden {name} was expected to be that of the export, and is another: its run, or "
                 "the compiler, changed since. Export again."

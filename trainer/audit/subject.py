@@ -164,15 +164,15 @@ class Subject:
 
     def sha256(self) -> dict[str, str]:
         """The hash of each model's file in this artefact."""
-        found = {}
+        hashes = {}
         for name, model in self.manifest["models"].items():
             if self.artefact not in model["artefacts"]:
                 raise BadInput(
                     f"The artefact {self.artefact!r} was asked for; {name} was exported as "
                     f"{', '.join(sorted(model['artefacts']))}. Name one of these with --artefact."
                 )
-            found[name] = hashlib.sha256(self.members[model["artefacts"][self.artefact]["file"]]).hexdigest()
-        return found
+            hashes[name] = hashlib.sha256(self.members[model["artefacts"][self.artefact]["file"]]).hexdigest()
+        return hashes
 
     def tables(self) -> dict[str, np.ndarray]:
         """Its arrays by name."""
@@ -187,8 +187,8 @@ class Subject:
     def compiled_from(self) -> str | None:
         """The artefact that this one was compiled from, for a device that no workstation has; None where it was not."""
         entries = [model["artefacts"].get(self.artefact, {}) for model in self.manifest["models"].values()]
-        found = {entry["compiled"]["from"] for entry in entries if "compiled" in entry}
-        return found.pop() if found else None
+        sources = {entry["compiled"]["from"] for entry in entries if "compiled" in entry}
+        return sources.pop() if sources else None
 
     def runs_here(self) -> str:
         """The artefact that a workstation runs: this one, or what it was compiled from."""
@@ -233,23 +233,23 @@ def perturb_rows(
             f"compiler has a simulator, by that (--simulate), and {subject.compiled_from()} here."
         )
     tables = subject.tables()
-    found = bottleneck(subject.manifest, tables)
-    further = replace(subject, manifest=_further(subject.manifest, found), artefact=subject.runs_here())
+    code_bottleneck = bottleneck(subject.manifest, tables)
+    further = replace(subject, manifest=_further(subject.manifest, code_bottleneck), artefact=subject.runs_here())
     outputs, backends = run_artefact(further, dataset.x[rows], cache or own_folder(run.folder))
     if elsewhere is not None:
         outputs = {name: _replace_end(value, elsewhere[name]) for name, value in outputs.items()}
     declared, values = as_received(subject, outputs)
-    return _perturbed(declared, values, outputs, found, tables, dataset, rows, backends)
+    return _perturbed(declared, values, outputs, code_bottleneck, tables, dataset, rows, backends)
 
 
 def perturb_with(fitted: FittedPerturber, dataset: Dataset, rows: np.ndarray) -> Perturbed:
     """Perturb the rows ``rows`` of ``dataset`` with networks that were never exported."""
     manifest, tables = fitted.description(), dict(fitted.tables)
-    found = bottleneck(manifest, tables)
-    pipeline = Pipeline(parse(_further(manifest, found)), tables=tables, runners=fitted.runners())
+    code_bottleneck = bottleneck(manifest, tables)
+    pipeline = Pipeline(parse(_further(manifest, code_bottleneck)), tables=tables, runners=fitted.runners())
     outputs = in_chunks(pipeline.run, dataset.x[rows])
     declared, values = received.as_received(manifest["outputs"], manifest["input"], tables, outputs)
-    return _perturbed(declared, values, outputs, found, tables, dataset, rows, {})
+    return _perturbed(declared, values, outputs, code_bottleneck, tables, dataset, rows, {})
 
 
 def _perturbed(
@@ -355,8 +355,8 @@ def run_artefact(subject: Subject, x: np.ndarray, cache: Path) -> tuple[dict[str
         key = _key(subject, backends, x)
         path = cache / f"{key}.npz"
         if path.is_file():
-            with np.load(path, allow_pickle=False) as kept:
-                return {name: kept[name] for name in kept.files}, backends
+            with np.load(path, allow_pickle=False) as stored:
+                return {name: stored[name] for name in stored.files}, backends
         outputs = in_chunks(pipeline.run, x)
     finally:
         pipeline.close()

@@ -86,14 +86,14 @@ def blocks(found: Iterable[Finding]) -> list[Block]:
         elif why in missed and times == 0:
             continue
         grouped.setdefault((row.of, row.question, row.kind in (*ATTACKS, "guess")), []).append(row)
-    order, made = list(OF), []
+    order, tables = list(OF), []
     for of, question, attacked in sorted(grouped, key=lambda key: order.index(key[0])):
         title = question if of == SENT else f"{question} ({OF[of]})"
         title += ": tests, parts and bounds" if not attacked and (of, question, True) in grouped else ""
         rows = tuple(grouped[of, question, attacked])
         own = question not in hidden and any(row.kind == "reader" for row in rows)
-        made.append(Block(title, of, attacked, rows, "commonest class" if own else "y alone"))
-    return made
+        tables.append(Block(title, of, attacked, rows, "commonest class" if own else "y alone"))
+    return tables
 
 
 def _once(row: Answer, times: int) -> Answer:
@@ -105,10 +105,10 @@ def _once(row: Answer, times: int) -> Answer:
 def alone(block: Block) -> str:
     """How often the best guess from y alone is right, as text; where it differs, that from the public prior too."""
     guesses = {row.name: row.first for row in block.rows if row.kind == "guess"}
-    found = max(guesses.values(), key=lambda one: one.value or 0.0)
-    prior = guesses.get("prior", found)
-    more = f" ({prior.shown()} by the stated prior)" if prior.shown() != found.shown() else ""
-    return f"{found.shown()}{more}"
+    best_guess = max(guesses.values(), key=lambda one: one.value or 0.0)
+    prior = guesses.get("prior", best_guess)
+    more = f" ({prior.shown()} by the stated prior)" if prior.shown() != best_guess.shown() else ""
+    return f"{best_guess.shown()}{more}"
 
 
 def attack_line(row: Answer) -> str:
@@ -156,35 +156,35 @@ def lines(block: Block) -> Iterator[str]:
 
 def board_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """The column of a board: which it is, and where its outputs differ from a workstation's."""
-    there = document.get("on_board")
-    if there is None:
+    on_board = document.get("on_board")
+    if on_board is None:
         return
     backends = ", ".join(f"{b['backend']} {b['version']}" for b in document["backends"].values()) or "numpy"
-    where = "By a simulator, on no board" if there.get("simulated") else "On the board"
-    yield f"{where} ({board_name(there)}; {backends}), {there['rows']:,} test rows next to the workstation's:"
-    for row in there["compared"]:
+    where = "By a simulator, on no board" if on_board.get("simulated") else "On the board"
+    yield f"{where} ({board_name(on_board)}; {backends}), {on_board['rows']:,} test rows next to the workstation's:"
+    for row in on_board["compared"]:
         apart = "" if row["max_abs"] is None else f", by {row['max_abs']:g} at most"
         ends = f"[{100 * row['low']:.2f}, {100 * row['high']:.2f}]"
         yield f"  {row['what']:24} {row['differ']:6,} {_CHANGED[row['kind']]}: {100 * row['share']:.2f} % {ends}{apart}"
-    yield f"  {there['meaning']}"
+    yield f"  {on_board['meaning']}"
 
 
 def figures(document: Mapping[str, Any]) -> dict[str, str]:
     """The figures that a reader compares first, as text: y kept and z attacked, of what is sent, of label-only and of
     raw samples."""
     z = document["data"]["sensitive"]
-    found = {"chance": percent(guess(document)), "best": best(document).label}
+    texts = {"chance": percent(guess(document)), "best": best(document).label}
     for name, of in (("", SENT), ("_floor", LABEL_ONLY), ("_raw", RAW)):
         every = findings(document, of)
         if any(one.kind == "reader" for one in every):
-            found[f"kept{name}"] = kept(document, of).shown()
+            texts[f"kept{name}"] = kept(document, of).shown()
         if any(one.kind in ATTACKS for one in every):
-            found[f"attack{name}"] = best(document, of).figures["right"].shown()
-            found[f"bits{name}"] = most_bits(document, of).figures["bits-counted"].shown()
+            texts[f"attack{name}"] = best(document, of).figures["right"].shown()
+            texts[f"bits{name}"] = most_bits(document, of).figures["bits-counted"].shown()
         read = next((one for one in every if one.kind == "reader" and one.question == z), None)
         if read is not None:
-            found[f"attack{name}"] = read.shown()
-    return found
+            texts[f"attack{name}"] = read.shown()
+    return texts
 
 
 def answers_in_words(document: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -225,14 +225,14 @@ def _attacks_of(document: Mapping[str, Any]) -> int:
 
 def summary(document: Mapping[str, Any]) -> str:
     """The verdict in a line, the findings that it rests on, and the four answers in words."""
-    found, judged = findings(document), verdict(document)
+    all_findings, judged = findings(document), verdict(document)
     first = [f"{words(document)[0].upper()}{words(document)[1:]}."]
     first += [EARLIER] if document.get("verdict") is None else []
     first += [
-        f"  {number}. {found[place].question}: {_short(found[place])}"
+        f"  {number}. {all_findings[place].question}: {_short(all_findings[place])}"
         for number, place in enumerate(judged["findings"], 1)
     ]
-    read = [one for one in found if one.of == SENT and one.figure == "auc" and one.more.get("worst")]
+    read = [one for one in all_findings if one.of == SENT and one.figure == "auc" and one.more.get("worst")]
     return "\n".join(
         [
             *first,
@@ -243,7 +243,7 @@ def summary(document: Mapping[str, Any]) -> str:
                 for one in read
                 if one.more["read"]
             ),
-            *(f"Tracks: {one.text}" for one in found if one.more.get("headline")),
+            *(f"Tracks: {one.text}" for one in all_findings if one.more.get("headline")),
             headline(document),
         ]
     )
@@ -251,12 +251,12 @@ def summary(document: Mapping[str, Any]) -> str:
 
 def as_text(document: Mapping[str, Any]) -> str:
     """Every table of the document for a terminal, and the summary last; non-adaptive numbers are marked as such."""
-    found: list[str] = []
+    text_lines: list[str] = []
     for block in blocks(findings(document)):
-        found += ["", *lines(block)]
+        text_lines += ["", *lines(block)]
     too_little = [f"Too little: {warning}" for warning in document.get("warnings", ())]
     promised = [f"Promised: {one.text}" for one in findings(document, SENT) if one.bound and one.text]
-    return "\n".join([*found[1:], "", *board_lines(document), *promised, *too_little, "", summary(document)])
+    return "\n".join([*text_lines[1:], "", *board_lines(document), *promised, *too_little, "", summary(document)])
 
 
 def headline(document: Mapping[str, Any]) -> str:
@@ -289,8 +289,8 @@ def limit_lines(document: Mapping[str, Any]) -> list[str]:
 
 def measured_spending(document: Mapping[str, Any], *, broken: bool = False) -> list[str]:
     """What a training's mechanisms spend by running them, a line for each; ``broken``: of claims that do not hold."""
-    found = [one for one in findings(document) if "holds" in one.more]
-    return [one.text for one in found if not (broken and one.more["holds"])]
+    measurements = [one for one in findings(document) if "holds" in one.more]
+    return [one.text for one in measurements if not (broken and one.more["holds"])]
 
 
 def _short(one: Finding) -> str:

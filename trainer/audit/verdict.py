@@ -124,14 +124,14 @@ def judge(document: Mapping[str, Any], limits: Mapping[str, Any], *, of: str = S
 
 def verdict(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """The verdict that a document has; formed from its findings where it was made before there was one."""
-    found = document.get("verdict")
-    return found if found is not None else judge(document, (document.get("limits") or {}).get("asked", {}))
+    recorded = document.get("verdict")
+    return recorded if recorded is not None else judge(document, (document.get("limits") or {}).get("asked", {}))
 
 
 def words(document: Mapping[str, Any]) -> str:
     """The verdict in one line: its word, and what shows it."""
-    found = verdict(document)
-    return f"{found['word']}: {found['line']}" if found["line"] else str(found["word"])
+    judgement = verdict(document)
+    return f"{judgement['word']}: {judgement['line']}" if judgement["line"] else str(judgement["word"])
 
 
 def _figures(row: Answer) -> Iterator[tuple[str, Finding, float, float | None, float | None]]:
@@ -149,10 +149,10 @@ def _figures(row: Answer) -> Iterator[tuple[str, Finding, float, float | None, f
 
 def _chosen(rows: Sequence[Answer], mine: Sequence[Finding]) -> list[tuple[str, int | None]]:
     """Attacks that are judged by their own intervals."""
-    found = [(one.label, one.seed) for one in rows if any(each.more.get("chosen") for each in one.figures.values())]
+    chosen = [(one.label, one.seed) for one in rows if any(each.more.get("chosen") for each in one.figures.values())]
     if any(one.kind == "counting" for one in mine):
-        found += [(COUNTED, one.seed) for one in rows]
-    return found
+        chosen += [(COUNTED, one.seed) for one in rows]
+    return chosen
 
 
 _SURELY = {
@@ -184,8 +184,8 @@ def recognises(rows: Sequence[Answer], chosen: Sequence[tuple[str, int | None]])
     them. The chosen attacks share half of the error, the others the other half. An older audit has no test."""
     tested = [row for row in rows if "recognised" in row.figures and row.figures["recognised"].p is not None]
     for among in ([row for row in tested if ((row.label, row.seed) in chosen) is own] for own in (True, False)):
-        found = [(row, row.figures["recognised"]) for row in among]
-        surely = [(row, one) for row, one in found if (one.p or 0.0) <= TPR_ERROR / 2 / len(among)]
+        recognised = [(row, row.figures["recognised"]) for row in among]
+        surely = [(row, one) for row, one in recognised if (one.p or 0.0) <= TPR_ERROR / 2 / len(among)]
         if surely:
             row, one = min(surely, key=lambda pair: (pair[1].p or 0.0, -(pair[1].value or 0.0)))
             yield _Shown(
@@ -328,16 +328,16 @@ def held_to(limits: Limits, verdict: Mapping[str, Any]) -> dict[str, Any]:
     ``verdict`` is the document's. What is found are upper ends of the attacks' 95 % intervals: points over the better
     of both chances, also of balanced accuracy, and bits beyond counting z given y. A limit is met where they show it.
     """
-    asked, upper = limits_of(limits), verdict["upper"]
+    requested, upper = limits_of(limits), verdict["upper"]
     both = [upper[name] for name in ("points", "balanced") if name in upper]
-    found = {"attack_points": None if None in both else max(both), "bits": upper.get("bits")}
+    upper_bounds = {"attack_points": None if None in both else max(both), "bits": upper.get("bits")}
     exceeded = []
-    for name, limit in asked.items():
-        high = found[name]
+    for name, limit in requested.items():
+        high = upper_bounds[name]
         if limit is not None and (high is None or high > limit):
             by = None if high is None else round(high - limit, 6)
             exceeded.append({"limit": name, "asked": limit, "found": high, "by": by})
-    return {"asked": asked, "found": found, "exceeded": exceeded}
+    return {"asked": requested, "found": upper_bounds, "exceeded": exceeded}
 
 
 def limits_of(limits: Limits) -> dict[str, float | None]:
@@ -357,8 +357,8 @@ def sentences(section: Mapping[str, Any]) -> list[str]:
 
 def column_title(document: Mapping[str, Any]) -> str:
     """The title of a column of the card: the artefact, and the board where it ran on one."""
-    there = document.get("on_board")
-    return document["artefact"] if there is None else f"{document['artefact']} on {board_name(there)}"
+    on_board = document.get("on_board")
+    return document["artefact"] if on_board is None else f"{document['artefact']} on {board_name(on_board)}"
 
 
 def board_name(there: Mapping[str, Any]) -> str:
@@ -373,9 +373,9 @@ def joined(document: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) ->
 
 
 def _which(document: Mapping[str, Any]) -> tuple[Any, ...]:
-    there = document["on_board"]
-    place = (there[key] for key in ("board", "architecture", "system", "python"))
-    return (document["artefact"], _device(there), *place)
+    on_board = document["on_board"]
+    place = (on_board[key] for key in ("board", "architecture", "system", "python"))
+    return (document["artefact"], _device(on_board), *place)
 
 
 def _device(there: Mapping[str, Any]) -> str:

@@ -63,15 +63,15 @@ def bundle_files(bundle: Any, folder: Path) -> list[dict[str, Any]]:
     if len(models) != 1:
         raise BadInput(f"A bundle with one network was expected for a comparison; this one has {len(models)}.")
     (model,) = models.values()
-    found = []
+    files = []
     for artefact, entry in model.artefacts.items():
         if entry.format in FORMATS and artefact in ARTEFACTS:
             path = folder / f"bundle-{artefact}"
             path.write_bytes(bundle.members[entry.file])
-            found.append(_file(bundle.manifest.name, artefact, path, entry.entry, model.macs))
-    if not found:
+            files.append(_file(bundle.manifest.name, artefact, path, entry.entry, model.macs))
+    if not files:
         raise BadInput(f"An artefact among {', '.join(ARTEFACTS)} was expected; the bundle has none of them.")
-    return found
+    return files
 
 
 def model_file(path: Path) -> dict[str, Any]:

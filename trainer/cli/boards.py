@@ -55,19 +55,19 @@ def list_boards(context: typer.Context, as_json: Json = False) -> None:
     """Name the boards of boards.toml, and the board profiles."""
     from edgeveil.devices import profiles, site
 
-    found = [(name, profiles.load(name).title) for name in profiles.names()]
+    known = [(name, profiles.load(name).title) for name in profiles.names()]
     file = context.obj or Path(site.FILE)
     ours = site.load(file, say).boards if context.obj or file.is_file() else ()
     if as_json:
         named = [{"name": one.name, "address": one.address, "profile": one.profile} for one in ours]
-        titles = [{"name": name, "title": title} for name, title in found]
+        titles = [{"name": name, "title": title} for name, title in known]
         print_json({"schema": 1, "site": named, "boards": titles})
         return
     for one in ours:
         print_text(f"{one.name:24} {one.address:32} {one.profile or ''}")
     if ours:
         print_text("\nProfiles:")
-    for name, title in found:
+    for name, title in known:
         print_text(f"{name:24} {title}")
 
 
@@ -78,8 +78,8 @@ def show(
     """Show the facts of one board, and what was never run on a real one."""
     from edgeveil.devices import profiles
 
-    found = profiles.load(profile, commands=True)
-    print_either({"schema": 1, **found.model_dump(mode="json")}, found.text(), as_json=as_json)
+    loaded = profiles.load(profile, commands=True)
+    print_either({"schema": 1, **loaded.model_dump(mode="json")}, loaded.text(), as_json=as_json)
 
 
 @board_command(board_group, "Example: edgeveil board probe hall-1")
@@ -115,14 +115,14 @@ def check(
             chosen = named
         board.environment = dict(chosen.service.environment)
         facts = board.facts(chosen.accelerator_path)
-    found = findings(facts, chosen)
-    missing = [one.what for one in found if one.cure]
+    board_findings = findings(facts, chosen)
+    missing = [one.what for one in board_findings if one.cure]
     if as_json:
-        rows = [{"what": one.what, "found": one.found, "cure": one.cure} for one in found]
+        rows = [{"what": one.what, "found": one.found, "cure": one.cure} for one in board_findings]
         print_json({"schema": 1, "profile": chosen.name, "board": facts.board, "findings": rows})
     else:
         lines = [f"{facts.board or 'A board that does not say its model'}, as {chosen.name}"]
-        for one in found:
+        for one in board_findings:
             cure = f" -> {one.cure}" if one.cure else ""
             lines.append(f"{'missing' if one.cure else 'ok':8} {one.what:24} {one.found}{cure}")
         print_text("\n".join(line.replace("\n", "?") for line in lines))
@@ -223,8 +223,8 @@ def status(at: SiteBoard, as_json: Json = False) -> None:
 def rollback(at: SiteBoard, as_json: Json = False) -> None:
     """Have a board run its previous release again; refused if that is below the board's floor."""
     with at.open() as board:
-        said = board.rollback()
-    print_either({"schema": 1, "now_runs": said.split()[-1]}, said, as_json=as_json)
+        answer = board.rollback()
+    print_either({"schema": 1, "now_runs": answer.split()[-1]}, answer, as_json=as_json)
 
 
 @board_command(board_group, "Example: edgeveil board logs hall-1 --lines 50")
@@ -282,9 +282,9 @@ def index(
     from edgeveil.trainer.sealing.keys import write_index
 
     passphrase = passphrase_of(key)
-    made = write_index(bundles, key, out, name=name, audience=audience, passphrase=passphrase)
-    text = f"Version {made.version} of {out} offers {made.releases[0].name}. Copy it to the server after the bundles."
-    print_done(text, {"index": str(out), "version": made.version}, as_json=as_json)
+    offer = write_index(bundles, key, out, name=name, audience=audience, passphrase=passphrase)
+    text = f"Version {offer.version} of {out} offers {offer.releases[0].name}. Copy it to the server after the bundles."
+    print_done(text, {"index": str(out), "version": offer.version}, as_json=as_json)
 
 
 @updates.command(epilog="Example: edgeveil update runtime --key root/signing.key --out edge.runtime")
@@ -296,9 +296,9 @@ def runtime(
     """Sign this toolkit's edge runtime for boards in use. A bundle never brings the runtime that a board runs."""
     from edgeveil.trainer.sealing.keys import write_runtime
 
-    made = write_runtime(key, out, passphrase=passphrase_of(key))
-    text = f"Version {made.version} is in {out}, SHA-256 {made.sha256}. Next, on each board: edgeveil-edge runtime FILE"
-    print_done(text, {"runtime": str(out), "version": made.version, "sha256": made.sha256}, as_json=as_json)
+    file = write_runtime(key, out, passphrase=passphrase_of(key))
+    text = f"Version {file.version} is in {out}, SHA-256 {file.sha256}. Next, on each board: edgeveil-edge runtime FILE"
+    print_done(text, {"runtime": str(out), "version": file.version, "sha256": file.sha256}, as_json=as_json)
 
 
 @board_group.command(epilog="Example: edgeveil board wheels raspberry-pi-cpu --out wheels")
@@ -321,9 +321,9 @@ def wheels(
     from edgeveil.devices.flashing.wheels import collect
 
     chosen = profiles.load(profile, commands=True)  # nothing of it runs
-    asked, pins = requirement or (), pin or ()
-    packages = [one for one in asked if one != "mqtt"]
-    site = collect(chosen, out, packages, python=python, mqtt="mqtt" in asked, find_links=find_links, pins=pins)
+    requirements, pins = requirement or (), pin or ()
+    packages = [one for one in requirements if one != "mqtt"]
+    site = collect(chosen, out, packages, python=python, mqtt="mqtt" in requirements, find_links=find_links, pins=pins)
     names = ", ".join(f"{name} {version}" for name, version in site.interpreters.items())
     text = f"Collected {names} as {site.name} ({site.size} bytes) in {out}. Next: edgeveil flash ... --wheels {out}"
     print_done(text, {"folder": str(out), "interpreters": dict(site.interpreters)}, as_json=as_json)

@@ -57,15 +57,15 @@ def bundle_card(
     trusted = open_trust(trust)
     opened = read_bundle(bundle, trusted)
     document = checked_card(opened)
-    made = {}
+    cards = {}
     for path in files:
         from edgeveil.trainer.report.ml_bom import ml_bom, render
 
         name = trusted.key_of(opened.key).name
-        made[path] = ml_bom(opened, document) if path.suffix == ".json" else render(opened, document, name).encode()
-    for path, data in made.items():
+        cards[path] = ml_bom(opened, document) if path.suffix == ".json" else render(opened, document, name).encode()
+    for path, data in cards.items():
         write_atomic(path, data, keep_old=True)
-    print_done("\n".join(f"Wrote {path}." for path in made), {"wrote": [str(path) for path in made]}, as_json=as_json)
+    print_done("\n".join(f"Wrote {path}." for path in cards), {"wrote": [str(path) for path in cards]}, as_json=as_json)
 
 
 @bundles.command("samples", epilog="Example: edgeveil bundle samples runs/mnist-export --out mnist-frozen.npz")

@@ -77,10 +77,10 @@ def board_profile(name: str, allow_commands: bool) -> Profile:
     """The profile that a board is reached with; what it runs there is named where that was allowed."""
     from edgeveil.devices import profiles
 
-    found = profiles.load(name, commands=allow_commands)
-    for command in found.commands() if allow_commands else ():
-        say(f"The profile {found.name} runs on the board: {command}")
-    return found
+    profile = profiles.load(name, commands=allow_commands)
+    for command in profile.commands() if allow_commands else ():
+        say(f"The profile {profile.name} runs on the board: {command}")
+    return profile
 
 
 def print_text(text: str, end: str = "\n") -> None:

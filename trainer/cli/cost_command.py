@@ -57,13 +57,13 @@ def cost(
 
 def _shapes(given: list[str]) -> dict[str, tuple[int, ...]]:
     """The sizes of inputs by name. Raises ``BadInput`` for what is no NAME=1,3,224,224."""
-    found = {}
+    shapes = {}
     for one in given:
         name, _, sizes = one.rpartition("=")
         if not name or not all(size.strip().isdecimal() and int(size) > 0 for size in sizes.split(",")):
             raise BadInput(f"--shape: NAME=1,3,224,224 was expected, whole numbers above 0; got {one}.")
-        found[name] = tuple(int(size) for size in sizes.split(","))
-    return found
+        shapes[name] = tuple(int(size) for size in sizes.split(","))
+    return shapes
 
 
 def costs_of(what: Path, trust: Path | None, shapes: Mapping[str, tuple[int, ...]] | None = None) -> dict[str, Any]:
@@ -110,15 +110,15 @@ def _files(what: Path, trust: Path | None) -> dict[str, tuple[bytes, str]]:
 
 
 def _of_manifest(manifest: Any, read: Any) -> dict[str, tuple[bytes, str]]:
-    found = {}
+    by_name = {}
     for model, entry in manifest["models"].items():
         for artefact, facts in entry["artefacts"].items():
             if "compiled" in facts:
                 continue  # its operations are those of the artefact it was made of, which is counted
-            found[f"{model}/{artefact}"] = read(facts["file"]), facts["format"]
-    if not found:
+            by_name[f"{model}/{artefact}"] = read(facts["file"]), facts["format"]
+    if not by_name:
         raise BadInput("There is nothing to count: this pipeline has no models.")
-    return found
+    return by_name
 
 
 def _lines(name: str, document: dict[str, Any]) -> list[str]:
@@ -163,26 +163,26 @@ def estimate(
     from edgeveil.devices import profiles, published
 
     board = profiles.load(profile, commands=True)  # nothing of it runs
-    found = published.for_profile(macs_of(what, trust), board, published.published())
-    rows = [one.document() for one in found]
+    estimates = published.for_profile(macs_of(what, trust), board, published.published())
+    rows = [one.document() for one in estimates]
     head = f"{board.title}: measured by others, networks alone; those nearest by MACs"
-    text = "\n".join([head, *(line for one in found for line in _near_lines(one))])
+    text = "\n".join([head, *(line for one in estimates for line in _near_lines(one))])
     print_either({"schema": 2, "kind": "estimate", "profile": board.name, "estimates": rows}, text, as_json=as_json)
-    if not any(one.rows for one in found):
+    if not any(one.rows for one in estimates):
         raise LimitNotMet("nothing was measured on any of these boards; measure there with edgeveil bench --on.")
 
 
 def macs_of(what: Path, trust: Path | None) -> dict[str, float]:
     """The MACs of each artefact by name: the sum over the models of a pipeline. Raises ``BadInput``."""
-    found: dict[str, float] = {}
+    by_artefact: dict[str, float] = {}
     for name, cost in costs_of(what, trust).items():
         if cost.uncounted:
             raise BadInput(f"{what}: {', '.join(cost.uncounted)} cannot be counted, so no network is near it.")
         artefact = name.partition("/")[2] or _artefact_of(name)
-        found[artefact] = found.get(artefact, 0) + cost.macs
-    if any(macs <= 0 for macs in found.values()):
+        by_artefact[artefact] = by_artefact.get(artefact, 0) + cost.macs
+    if any(macs <= 0 for macs in by_artefact.values()):
         raise BadInput(f"{what} has no multiply-adds to count, so no network is near it.")
-    return found
+    return by_artefact
 
 
 def _artefact_of(name: str) -> str:

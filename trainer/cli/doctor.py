@@ -43,11 +43,11 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Say what is installed, which data sets are there, which boards answer, and what is missing for what."""
-    found = examine(boards or ())
-    print_either(found, text(found), as_json=as_json)
-    silent = [one for one in found["boards"] if one["problem"] is not None]
+    report = examine(boards or ())
+    print_either(report, text(report), as_json=as_json)
+    silent = [one for one in report["boards"] if one["problem"] is not None]
     if silent:
-        raise DeviceFailed(f"{len(silent)} of {len(found['boards'])} boards do not answer: {silent[0]['problem']}")
+        raise DeviceFailed(f"{len(silent)} of {len(report['boards'])} boards do not answer: {silent[0]['problem']}")
     say("Next: edgeveil data inspect SOURCE, or edgeveil recipe list")
 
 
@@ -80,8 +80,8 @@ def data_sets() -> dict[str, tuple[str, ...]]:
     """The files of each data set that is downloaded once, below the folder that EDGEVEIL_DATA names."""
     from edgeveil.trainer.recipe.data_section import SETS
 
-    found = {**SETS.kinds(), **SETS.plugins()}
-    firsts = {one.facts["names"][0]: tuple(one.facts.get("files", ())) for one in found.values()}
+    all_sets = {**SETS.kinds(), **SETS.plugins()}
+    firsts = {one.facts["names"][0]: tuple(one.facts.get("files", ())) for one in all_sets.values()}
     return {name: files for name, files in firsts.items() if files}
 
 

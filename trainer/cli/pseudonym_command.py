@@ -96,8 +96,8 @@ def reveal(
     cipher = Cipher(master, Scope(*scope_of(scope)))
     with opened_vault(vault, master, new=False) as held:
         opened = [cipher.open(one) for one in pseudonyms]
-        found = [unpadded(value) if held is None else held.identifier(scope_of(scope)[1], value) for value in opened]
-    print_either(dict(zip(pseudonyms, found, strict=True)), "\n".join(found), as_json=as_json)
+        people = [unpadded(value) if held is None else held.identifier(scope_of(scope)[1], value) for value in opened]
+    print_either(dict(zip(pseudonyms, people, strict=True)), "\n".join(people), as_json=as_json)
 
 
 @pseudonym.command(
@@ -110,9 +110,9 @@ def subject(identifier: Identifier, key: Key, vault: TheVault, as_json: Json = F
     master = opened_key(key)
     with opened_vault(vault, master, new=False) as held:
         assert held is not None  # noqa: S101 - a path was given
-        found = holdings(held, master, *_given(identifier))
-    text = "\n".join(f"{one.recipient}  {one.publication[:16]}  {one.pseudonym}" for one in found)
-    print_either([one.document() for one in found], text, as_json=as_json)
+        records = holdings(held, master, *_given(identifier))
+    text = "\n".join(f"{one.recipient}  {one.publication[:16]}  {one.pseudonym}" for one in records)
+    print_either([one.document() for one in records], text, as_json=as_json)
 
 
 @pseudonym.command(

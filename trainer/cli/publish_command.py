@@ -79,9 +79,9 @@ def table_alone(
     from edgeveil.trainer.ext.publish.publication import publish as publish_table
     from edgeveil.trainer.report.card_markdown import text
 
-    asked, master = Plan.read(plan), opened_key(key)
+    publication_plan, master = Plan.read(plan), opened_key(key)
     with opened_vault(vault, master) as held:
-        document = publish_table(table, asked, master, out, recipient=recipient, vault=held)
+        document = publish_table(table, publication_plan, master, out, recipient=recipient, vault=held)
     if as_json:
         print_json(document)
     else:
@@ -131,7 +131,7 @@ def archive(
     from edgeveil.trainer.ext.publish.publishing import Wanted, publish_archive
     from edgeveil.trainer.sealing.keys import Signer
 
-    asked, master = Plan.read(plan), opened_key(key)
+    publication_plan, master = Plan.read(plan), opened_key(key)
     # Two keys: the signing key has variables of its own, or those of the master key.
     signer = Signer.open(sign, passphrase=passphrase_of(sign, SIGNING))
     work = workers(usual=1)
@@ -140,7 +140,7 @@ def archive(
         trust=trust,
         recordings=recordings,
         table=table,
-        plan=asked,
+        plan=publication_plan,
         key=key,
         recipient=recipient,
         out=out,
@@ -160,10 +160,10 @@ def archive(
     if as_json:
         print_json(document)
     else:
-        parts, found, attack = len(document["parts"]), document["anonymity"]["found"], document["attack"]
+        parts, anonymity, attack = len(document["parts"]), document["anonymity"]["found"], document["attack"]
         print_text(
             f"{counted(document['rows'], 'row')} in {counted(parts, 'part')}; "
-            f"{counted(document['dropped'], 'frame')} dropped; k = {found['k']:.0f}; "
+            f"{counted(document['dropped'], 'frame')} dropped; k = {anonymity['k']:.0f}; "
             f"{'not attacked' if attack is None else 'attack on it: ' + attack['verdict']}"
         )
         say(
@@ -182,9 +182,9 @@ def verify(
     signed."""
     from edgeveil.trainer.ext.publish.verify_publication import verify_publication
 
-    found = verify_publication(folder, trust)
+    facts = verify_publication(folder, trust)
     text = (
-        f"A publication for {found['recipient']}, as it was signed: {found['rows']:,} rows in {found['parts']} parts; "
-        f"k = {found['k']}, counted over {found['counted']}. Its card, as it was signed: {' and '.join(found['cards'])}"
+        f"A publication for {facts['recipient']}, as it was signed: {facts['rows']:,} rows in {facts['parts']} parts; "
+        f"k = {facts['k']}, counted over {facts['counted']}. Its card, as it was signed: {' and '.join(facts['cards'])}"
     )
-    print_either(found, text, as_json=as_json)
+    print_either(facts, text, as_json=as_json)

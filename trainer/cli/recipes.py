@@ -115,16 +115,16 @@ def list_recipes(
     """Name the recipes that come with EdgeVeil."""
     from edgeveil.trainer.recipe.schema import Recipe
 
-    found = [(name, Recipe.find(name)) for name in Recipe.names()]
-    shown = [(name, one) for name, one in found if everything or one.perturber.holds]
+    shipped = [(name, Recipe.find(name)) for name in Recipe.names()]
+    shown = [(name, one) for name, one in shipped if everything or one.perturber.holds]
     if as_json:
         rows = [{"name": name, "kind": one.perturber.kind, "description": one.description} for name, one in shown]
         print_json({"schema": 1, "recipes": rows})
         return
     for name, one in shown:
         print_text(f"{name:24} {one.description}")
-    if len(shown) < len(found):
-        say(f"{len(found) - len(shown)} more, to compare with: edgeveil recipe list --all")
+    if len(shown) < len(shipped):
+        say(f"{len(shipped) - len(shown)} more, to compare with: edgeveil recipe list --all")
 
 
 @recipes.command("show", epilog="Example: edgeveil recipe show mnist > mine.toml")
@@ -180,8 +180,8 @@ def look(
     steps = Steps.parse(series or ())
     words = (target, sensitive, subject, session, labels, tuple(leave_out or ()))
     given = Given(data_at(source), *words, steps=steps, missing=tuple(missing or ()), x=x)
-    found = look_at(given)
-    print_view(found, as_json=as_json)
-    if found.wrong:
-        raise BadInput(f"{found.wrong[0]} Then look again.")
-    say(f"Next: {next_command(given, found)}")
+    view = look_at(given)
+    print_view(view, as_json=as_json)
+    if view.wrong:
+        raise BadInput(f"{view.wrong[0]} Then look again.")
+    say(f"Next: {next_command(given, view)}")

@@ -20,11 +20,11 @@ def list_runs(
     """List the runs below a folder: what each is, what it keeps and what the best attack found reads."""
     from edgeveil.trainer.runs import listing
 
-    found = listing.find(folder)
+    listed = listing.find(folder)
     if as_json:
-        print_json({"schema": 1, "runs": [one.document() for one in found]})
-    elif found:
-        print_text(listing.table([listing.HEAD, *map(listing.cells, found)]))
+        print_json({"schema": 1, "runs": [one.document() for one in listed]})
+    elif listed:
+        print_text(listing.table([listing.HEAD, *map(listing.cells, listed)]))
     else:
         say(f"There are no runs below {folder}. Make one: edgeveil train RECIPE --out {folder / 'NAME'}")
 
@@ -38,11 +38,11 @@ def compare(
 
     if len(folders) < 2:
         raise BadInput("Two runs or more were expected, to compare: name another one (edgeveil run list).")
-    found = [listing.summary(folder, listing.audits_beside(folder)) for folder in folders]
+    summaries = [listing.summary(folder, listing.audits_beside(folder)) for folder in folders]
     differ = listing.differences(folders)
-    figures = zip(listing.HEAD, *map(listing.cells, found), strict=True)
+    figures = zip(listing.HEAD, *map(listing.cells, summaries), strict=True)
     shown = ([key, *("-" if value is None else str(value) for value in values)] for key, values in differ.items())
-    document = {"schema": 1, "runs": [one.document() for one in found], "differences": differ}
+    document = {"schema": 1, "runs": [one.document() for one in summaries], "differences": differ}
     print_either(document, listing.table([*map(list, figures), *shown]), as_json=as_json)
 
 
@@ -51,11 +51,11 @@ def show(folder: Annotated[Path, typer.Argument(help="Folder of a run.")], as_js
     """Show one run: its figures, its audits and its recipe."""
     from edgeveil.trainer.runs import listing
 
-    found, settings = listing.summary(folder, listing.audits_beside(folder)), listing.settings(folder)
-    rows = [[name, cell] for name, cell in zip(listing.HEAD, listing.cells(found), strict=True)]
-    rows += [[f"audit of {one.artefact}", f"{one.accuracy:.1%} (chance {one.chance:.1%})"] for one in found.audits]
+    overview, settings = listing.summary(folder, listing.audits_beside(folder)), listing.settings(folder)
+    rows = [[name, cell] for name, cell in zip(listing.HEAD, listing.cells(overview), strict=True)]
+    rows += [[f"audit of {one.artefact}", f"{one.accuracy:.1%} (chance {one.chance:.1%})"] for one in overview.audits]
     text = listing.table([*rows, *([key, str(value)] for key, value in settings.items())])
-    print_either({"schema": 1, **found.document(), "recipe_keys": settings}, text, as_json=as_json)
+    print_either({"schema": 1, **overview.document(), "recipe_keys": settings}, text, as_json=as_json)
 
 
 @runs.command(

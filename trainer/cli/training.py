@@ -90,7 +90,7 @@ def train(
 
     if resume and replace:
         raise BadInput("--resume continues the run in --out and --replace puts it aside: give one of them.")
-    found = with_settings(Recipe.find(recipe), settings(change or ()))
+    chosen_recipe = with_settings(Recipe.find(recipe), settings(change or ()))
     if out is None:
         out = Path("runs", Path(recipe).stem if recipe.endswith(".toml") else recipe)
         out = out if resume or replace else free_path(out)
@@ -102,7 +102,13 @@ def train(
         store = store_of(track)  # fail before training starts
     try:
         run = train_recipe(
-            found, out, budget=budget, resume=resume, replace=replace, classifiers=classifiers, distribute=distribute
+            chosen_recipe,
+            out,
+            budget=budget,
+            resume=resume,
+            replace=replace,
+            classifiers=classifiers,
+            distribute=distribute,
         )
     except LimitNotMet:  # the run is complete, and its figures say why
         if store is not None:

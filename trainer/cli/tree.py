@@ -382,9 +382,9 @@ app = App(name="edgeveil", cls=Program, pretty_exceptions_enable=False, rich_mar
 
 
 def _group(name: str, panel: str, text: str, cls: type[Commands] = Commands) -> App:
-    made = App(help=text, cls=cls)
-    app.add_typer(made, name=name, rich_help_panel=panel)
-    return made
+    group = App(help=text, cls=cls)
+    app.add_typer(group, name=name, rich_help_panel=panel)
+    return group
 
 
 recipes = _group("recipe", MAKE, "What to train on which data: list, show and write recipes.")

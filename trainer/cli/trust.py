@@ -74,7 +74,7 @@ def init(
     roots = named["root"]
     if not named["maker"]:
         raise BadInput("A key that may sign bundles was expected: --key signing.pub, without a role before it.")
-    made = TrustFolder.init(
+    trust_folder = TrustFolder.init(
         folder,
         named["maker"],
         audience=audience,
@@ -84,7 +84,7 @@ def init(
         threshold=threshold,
         others={AUDITOR: named["auditor"], RELEASE: named["release"], RUNTIME: named["runtime"]},
     )
-    _print(made, as_json)
+    _print(trust_folder, as_json)
 
 
 @trust.command(epilog="Example: edgeveil trust add root keys2/signing.pub --role auditor")

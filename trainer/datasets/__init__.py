@@ -109,8 +109,8 @@ def _read(recipe: Recipe) -> Readings:
     data = recipe.data
     if data.own is not None:
         return own(recipe, *data.own)
-    found: Readings = SETS[data.source].load().read(data, recipe.capture)
-    return found
+    readings: Readings = SETS[data.source].load().read(data, recipe.capture)
+    return readings
 
 
 def own(recipe: Recipe, kind: str, path: Path) -> Readings:

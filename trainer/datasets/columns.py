@@ -104,19 +104,19 @@ class Table:
     def classes(self, name: str, of: str) -> np.ndarray:
         """Whole numbers or text (rows,), one class a row. Raises ``BadInput``: no such column, cells missing, numbers
         of y or z that are measurements."""
-        found = self.column(name, of)
-        if found.missing.any():
+        cells = self.column(name, of)
+        if cells.missing.any():
             raise BadInput(
-                f'{self.path}: column "{name}" ({of}) has no value in {found.missing.sum()} of {self.rows} rows, first '
-                f"in row {int(found.missing.argmax()) + 1}. Fill or drop them."
+                f'{self.path}: column "{name}" ({of}) has no value in {cells.missing.sum()} of {self.rows} rows, first '
+                f"in row {int(cells.missing.argmax()) + 1}. Fill or drop them."
             )
-        different = len(np.unique(found.values)) if found.has_fractions else 0
+        different = len(np.unique(cells.values)) if cells.has_fractions else 0
         if of.endswith(("target", "sensitive")) and different > FEW_CLASSES:
             raise BadInput(
                 f'{self.path}: column "{name}" ({of}) has {different} different numbers with '
                 "fractions, and classes were expected. Cut it into classes (numpy.digitize), and name that column."
             )
-        return found.classes
+        return cells.classes
 
     def unnamed(self, names: Iterable[str]) -> list[str]:
         """A sentence for each of these columns that nothing but its place names: row numbers, as a rule."""
@@ -153,8 +153,8 @@ def read_cells(kind: str, path: Path) -> Cells:
 
 def _there(path: Path) -> Path:
     if not path.is_file():
-        there = "it is a folder" if path.is_dir() else "there is no such file"
-        raise BadInput(f"Expected a table in {path}; {there}. Correct its path.")
+        problem = "it is a folder" if path.is_dir() else "there is no such file"
+        raise BadInput(f"Expected a table in {path}; {problem}. Correct its path.")
     return path
 
 
@@ -168,10 +168,10 @@ def listed(names: Iterable[str], *, most: int = 12) -> str:
 def _csv(path: Path) -> Cells:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            said = SEP.fullmatch(file.readline().strip("\r\n"))
-            start = file.tell() if said else 0
+            declared = SEP.fullmatch(file.readline().strip("\r\n"))
+            start = file.tell() if declared else 0
             file.seek(start)
-            mark = said[1] if said else separator(list(itertools.islice(iter(file.readline, ""), LOOKED_AT)))
+            mark = declared[1] if declared else separator(list(itertools.islice(iter(file.readline, ""), LOOKED_AT)))
             file.seek(start)
             rows = csv.reader(file, delimiter=mark, strict=True)
             names = _checked_names(next(filter(None, rows), []), path)

@@ -84,8 +84,8 @@ def features(table: Table, columns: Columns) -> tuple[np.ndarray, tuple[str, ...
             x[:, place] = table.columns[name].values
         return x, tuple(names), None
     entries = [plan.get(name, PLAIN).entry(name) for name in names]
-    made = checked(entries, [nfc(word) for word in columns.missing or ()])
-    return _encoded(table, made), tuple(Encoder(made).features), made
+    encoding = checked(entries, [nfc(word) for word in columns.missing or ()])
+    return _encoded(table, encoding), tuple(Encoder(encoding).features), encoding
 
 
 PLAIN = Encoding(kind="number")
@@ -126,18 +126,18 @@ def proposed(table: Table, columns: Columns, rows: np.ndarray | None = None) -> 
     rows = np.arange(table.rows) if rows is None else rows
     subject = table.columns.get(nfc(columns.subject or ""))
     people = None if subject is None else np.unique(subject.classes[rows], return_inverse=True)[1]
-    found: dict[str, dict[str, Any]] = {}
+    rules: dict[str, dict[str, Any]] = {}
     for name in names:
         column = table.columns[name]
         if not column.is_number or column.missing.any():
             guess = _guess(column, rows, people)
-            found |= {} if guess is None else {name: guess}
-    if any(one.get("decimal") == "," for one in found.values()):  # then 1.234 is a thousand in every column
+            rules |= {} if guess is None else {name: guess}
+    if any(one.get("decimal") == "," for one in rules.values()):  # then 1.234 is a thousand in every column
         for name in names:
             column = table.columns[name]
             if column.is_number and column.has_fractions and column.texts is not None:
-                found |= _of_thousands(name, column, rows)
-    return found
+                rules |= _of_thousands(name, column, rows)
+    return rules
 
 
 def _of_thousands(name: str, column: Column, rows: np.ndarray) -> dict[str, dict[str, Any]]:
@@ -148,8 +148,8 @@ def _of_thousands(name: str, column: Column, rows: np.ndarray) -> dict[str, dict
     if None in values:
         return {}
     settings = {"kind": "number", "decimal": ",", "thousands": "."}
-    there = np.array(values, np.float64)[rows][~column.missing[rows]]
-    return {name: settings | (_filled(there) if column.missing.any() else {})}
+    present = np.array(values, np.float64)[rows][~column.missing[rows]]
+    return {name: settings | (_filled(present) if column.missing.any() else {})}
 
 
 def _guess(column: Column, rows: np.ndarray, people: np.ndarray | None) -> dict[str, Any] | None:
@@ -158,12 +158,12 @@ def _guess(column: Column, rows: np.ndarray, people: np.ndarray | None) -> dict[
     if column.is_number:
         return {"kind": "number"} | _filled(column.values[rows][~column.missing[rows]])
     cells, places = np.unique(column.values.astype(str), return_inverse=True)
-    there = np.bincount(places[~column.missing], minlength=len(cells)) > 0
+    occurring = np.bincount(places[~column.missing], minlength=len(cells)) > 0
     some = ~column.missing[rows]
     of_rows = places[rows][some]
     seen = np.bincount(of_rows, minlength=len(cells))
     for settings, read in _ways():
-        values = [read(cell) if used else 0.0 for cell, used in zip(cells.tolist(), there, strict=True)]
+        values = [read(cell) if used else 0.0 for cell, used in zip(cells.tolist(), occurring, strict=True)]
         if None not in values:
             return settings | (_filled(np.repeat(np.array(values, np.float64), seen)) if gone else {})
     shared = np.full(len(cells), SHOWN_PEOPLE)

@@ -233,14 +233,14 @@ def _within(x: np.ndarray, low: float, high: float) -> tuple[float, float]:
     x = x[:: max(1, len(x) // MOST)].astype(np.float64)
     if len(np.unique(x[:LABELS_SHOW])) <= FEW:
         return low, high
-    kept = x
+    core = x
     for _ in range(ROUNDS):
-        inside = kept[np.abs(kept - kept.mean()) <= SPREAD * kept.std()]
+        inside = core[np.abs(core - core.mean()) <= SPREAD * core.std()]
         if len(inside) < (1 - OUTLIERS) * len(x) or inside.std() == 0:
             break
-        kept = inside
-    away = SPREAD * kept.std()
-    return max(float(kept.min()), float(kept.mean() - away)), min(float(kept.max()), float(kept.mean() + away))
+        core = inside
+    away = SPREAD * core.std()
+    return max(float(core.min()), float(core.mean() - away)), min(float(core.max()), float(core.mean() + away))
 
 
 def _each(end: float | list[float] | Ends | None, name: str, features: int) -> Ends:
@@ -335,13 +335,13 @@ def checked_path(name: str, *, sha256: str, source: str) -> Path:
         )
     path = Path(folder).expanduser() / name
     try:
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        checksum = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise BadInput(
             f"Expected {name} in the folder of {VARIABLE}; got {error.strerror or error}. Get it from {source}."
         ) from None
-    if found != sha256:
-        raise BadInput(f"Expected {name} with SHA-256 {sha256}; got {found}. Get it again from {source}.")
+    if checksum != sha256:
+        raise BadInput(f"Expected {name} with SHA-256 {sha256}; got {checksum}. Get it again from {source}.")
     return path
 
 
@@ -449,7 +449,7 @@ def labelled(
     **further: Any,
 ) -> Readings:
     """Samples (N, ...) with the classes (N,) of each role, under the name of their column. Raises ``BadInput``."""
-    found = {role: class_numbers(values, name, len(x), path) for role, (name, values) in labels.items()}
-    (y, y_names), (z, z_names) = found.pop("target"), found.pop("sensitive")
-    groups: dict[str, Any] = {role: numbers for role, (numbers, _) in found.items()}
+    by_role = {role: class_numbers(values, name, len(x), path) for role, (name, values) in labels.items()}
+    (y, y_names), (z, z_names) = by_role.pop("target"), by_role.pop("sensitive")
+    groups: dict[str, Any] = {role: numbers for role, (numbers, _) in by_role.items()}
     return Readings(x, y, z, y_names, z_names, kind, **groups, **further)

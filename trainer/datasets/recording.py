@@ -44,34 +44,34 @@ def open_recording(path: Path, secret: bytes, out: Path) -> Iterator[str]:
         raise BadInput(f"{out} exists; it is not overwritten. Choose another --out, or remove it.")
     if out.suffix not in (".npz", ".mcap"):
         raise BadInput(f"--out: expected a name that ends in .npz or .mcap; got {out}.")
-    found = Contents()
+    contents = Contents()
     for kind, content in _records(path, secret):
         if kind == FRAME:
-            found.seconds.append(content.seconds)
-            found.tracks.append(content.track)
+            contents.seconds.append(content.seconds)
+            contents.tracks.append(content.track)
         elif kind == LABEL:
-            found.labels.append(content)
+            contents.labels.append(content)
         elif kind == HEAD:
-            found.head = content
+            contents.head = content
         elif kind == END:
-            found.end = content
-    said, keep = _said(found)
+            contents.end = content
+    tags, keep = _said(contents)
     if not keep.any():
         raise BadInput(
-            f"{path}: none of {counted(len(keep), 'frame')} has all of {', '.join(said) or 'any label'}. Record again, "
+            f"{path}: none of {counted(len(keep), 'frame')} has all of {', '.join(tags) or 'any label'}. Record again, "
             "with --labels."
         )
-    arrays = {name if name in ARRAYS else f"label_{name}": values[keep] for name, values in said.items()}
+    arrays = {name if name in ARRAYS else f"label_{name}": values[keep] for name, values in tags.items()}
     if not {"subject", "groups", "session"} & set(arrays):
-        arrays["session"] = _parts(said, np.array(found.tracks))[keep]
-    seconds = np.array(found.seconds)[keep]
+        arrays["session"] = _parts(tags, np.array(contents.tracks))[keep]
+    seconds = np.array(contents.seconds)[keep]
     samples = _kept(_records(path, secret), keep)
     with atomic_path(str(out), mode=0o600) as temporary:
         if out.suffix == ".mcap":
             ros.write(temporary, samples, seconds, arrays)
         else:
-            _write_npz(temporary, samples, {**arrays, TIME: seconds}, found.head, int(keep.sum()))
-    shape = " x ".join(map(str, found.head["shape"]))
+            _write_npz(temporary, samples, {**arrays, TIME: seconds}, contents.head, int(keep.sum()))
+    shape = " x ".join(map(str, contents.head["shape"]))
     yield f"{counted(int(keep.sum()), 'sample')} of {shape} in {out}: RAW, readable by you alone."
     if not keep.all():
         yield f"  left out: {counted(int((~keep).sum()), 'frame')} without a label"
@@ -100,14 +100,14 @@ def _records(path: Path, secret: bytes) -> Iterator[tuple[bytes, Any]]:
 def _said(found: Contents) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """The text of each label for each frame, and which frames have all of them."""
     seconds = np.array(found.seconds)
-    keep, said = np.ones(len(seconds), bool), {}
+    keep, tags = np.ones(len(seconds), bool), {}
     for name in found.head.get("names", []):
         own = sorted((one for one in found.labels if one.name == name), key=lambda one: one.seconds)
         place = np.searchsorted([one.seconds for one in own], seconds, side="right") - 1
         values = np.array([*(one.value or "" for one in own), ""])
-        said[name] = values[place]  # before the first: the last of the list, which is empty
-        keep &= said[name] != ""
-    return said, keep
+        tags[name] = values[place]  # before the first: the last of the list, which is empty
+        keep &= tags[name] != ""
+    return tags, keep
 
 
 def _parts(said: dict[str, np.ndarray], tracks: np.ndarray) -> np.ndarray:

@@ -65,8 +65,8 @@ def cut(
     stratum = y * (int(z.max()) + 1) + z
     if rows is not None and rows < len(y):
         keep = thin(stratum, rows=rows, cluster=cluster, rng=rng)
-        of, kept = (None if one is None else one[keep] for one in (cluster, test))
-        some = cut(y[keep], z[keep], cluster=None if of is None else _numbered(of), rng=rng, test=kept)
+        of, test_rows = (None if one is None else one[keep] for one in (cluster, test))
+        some = cut(y[keep], z[keep], cluster=None if of is None else _numbered(of), rng=rng, test=test_rows)
         return Slices(**{part: keep[getattr(some, part)] for part in PARTS})
     names = THREE
     if _enough_for_four(y, z, cluster):
@@ -140,9 +140,9 @@ def check_hidden(y: np.ndarray, z: np.ndarray) -> None:
 def cut_by_unit(units: Units, *, rng: np.random.Generator, rows: int | None = None) -> Slices:
     """Slices of whole ``units`` by their hashes, whatever their labels; of about ``rows`` rows, if it is given."""
     count = len(units.number)
-    kept = count if rows is None else min(rows, count)
-    names = PARTS if kept >= 4 * ATTACK_ROWS else THREE
-    parts = units.dealt(len(names), share=kept / count)
+    row_count = count if rows is None else min(rows, count)
+    names = PARTS if row_count >= 4 * ATTACK_ROWS else THREE
+    parts = units.dealt(len(names), share=row_count / count)
     return Slices(**{name: rng.permutation(part) for name, part in zip(names, parts, strict=True)})
 
 

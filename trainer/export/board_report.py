@@ -29,30 +29,30 @@ def rows(
 
     ``compiled`` is the output of each board's compiler. An artefact that no board asked for has a row of its own.
     """
-    found = []
+    board_rows = []
     exported = [one.name for one in made]
     for profile in profiles:
         for artefact in profile.artefacts:
             reason = variants.why_not(kind, artefact)
             if exported and reason:
-                found.append(_row(profile.name, artefact, f"refused: {reason}", "nothing"))
+                board_rows.append(_row(profile.name, artefact, f"refused: {reason}", "nothing"))
         for artefact in [name for name in exported if variants.runs_on(name, profile.artefacts)]:
             status = _status(profile, artefact, compiled)
             audited = "the exported file"
             if _accelerator(profile, artefact):
                 audited += "; its output on the accelerator is not audited here"
-            found.append(_row(profile.name, artefact, status, audited))
+            board_rows.append(_row(profile.name, artefact, status, audited))
         one = _result(profile, compiled)
         if one is not None and one.entries:
             status = f"compiled by {one.by} from {one.source}; no interpreter here can run it"
             status += f"; left to the processor: {', '.join(one.left)}" * bool(one.left)
-            found.append(_row(profile.name, one.name, status, f"nothing, until {_audit_of(one)}"))
-    asked = [artefact for profile in profiles for artefact in profile.artefacts]
+            board_rows.append(_row(profile.name, one.name, status, f"nothing, until {_audit_of(one)}"))
+    requested = [artefact for profile in profiles for artefact in profile.artefacts]
     for artefact in exported:
-        if not (profiles and variants.runs_on(artefact, asked)):
+        if not (profiles and variants.runs_on(artefact, requested)):
             status = f"exported; no board here asks for it; {_runs_here(artefact)}"
-            found.append(_row("-", artefact, status, "the exported file"))
-    return found
+            board_rows.append(_row("-", artefact, status, "the exported file"))
+    return board_rows
 
 
 def _row(profile: str, artefact: str, status: str, audited: str) -> dict[str, Any]:

@@ -69,15 +69,15 @@ class KeptPieces:
         """What ``make`` returns, from here where it is kept; ``of`` is all that it depends on."""
         path = self.folder / f"{_digest(self._made_by, *of)}.npz"
         try:
-            with np.load(path, allow_pickle=False) as kept:
-                return {name: kept[name] for name in kept.files}
+            with np.load(path, allow_pickle=False) as stored:
+                return {name: stored[name] for name in stored.files}
         except UNREADABLE:
             pass
-        made = make()
+        arrays = make()
         self.folder.mkdir(exist_ok=True)
         with atomic_path(path) as temporary:
-            np.savez(temporary, **cast(Any, made))
-        return made
+            np.savez(temporary, **cast(Any, arrays))
+        return arrays
 
 
 @contextmanager
@@ -86,21 +86,21 @@ def kept_pieces(out: Path, made_by: Mapping[str, str]) -> Iterator[KeptPieces]:
 
     Those of an interrupted export to there are taken.
     """
-    kept = KeptPieces(out.with_name(f".{out.name}.kept"), made_by)
-    if len(kept):
-        say(f"Continuing an export that was interrupted: {kept.folder} has {counted(len(kept), 'piece')} of it.")
+    pieces = KeptPieces(out.with_name(f".{out.name}.kept"), made_by)
+    if len(pieces):
+        say(f"Continuing an export that was interrupted: {pieces.folder} has {counted(len(pieces), 'piece')} of it.")
     try:
-        yield kept
+        yield pieces
     except KeyboardInterrupt:
         say(
-            f"{counted(len(kept), 'piece of the export is', 'pieces of the export are')} kept in {kept.folder}; "
+            f"{counted(len(pieces), 'piece of the export is', 'pieces of the export are')} kept in {pieces.folder}; "
             f"the same command continues."
         )
         raise
     except BaseException:
-        shutil.rmtree(kept.folder, ignore_errors=True)
+        shutil.rmtree(pieces.folder, ignore_errors=True)
         raise
-    shutil.rmtree(kept.folder, ignore_errors=True)
+    shutil.rmtree(pieces.folder, ignore_errors=True)
 
 
 def _digest(*of: bytes | str | Arrays) -> str:
@@ -152,20 +152,20 @@ def measure(
     rows = []
     for one in made:
         told = (repr(fitted.description()), fitted.tables, repr(one.entries), {"x": x}, draws)
-        found = _parts(
+        parts = _parts(
             kept.piece(partial(_answers, fitted, one, x, draws, candidates), one.name, *one.data.values(), *told)
         )
         rows.append(
             {
                 "artefact": one.name,
-                "backend": str(found["info"]["backend"]),
-                **folder.compare(fitted, dataset, target, expected, found["got"]),
+                "backend": str(parts["info"]["backend"]),
+                **folder.compare(fitted, dataset, target, expected, parts["got"]),
             }
         )
-        pairs: list[tuple[Outputs, Outputs]] = [] if calibrated == PUBLIC else [(_first(found["got"]), found["plain"])]
+        pairs: list[tuple[Outputs, Outputs]] = [] if calibrated == PUBLIC else [(_first(parts["got"]), parts["plain"])]
         for kernels in ("production", "reference"):
-            runs.append(found[f"golden {kernels}"])
-            flows.append(found[f"contested {kernels}"])
+            runs.append(parts[f"golden {kernels}"])
+            flows.append(parts[f"contested {kernels}"])
         pairs.append((runs[-2], runs[-1]))
         recorded[one.name] = runs[-1]
         tolerances[one.name] = golden.tolerance(fitted, one.precision, pairs)
@@ -193,18 +193,18 @@ def _answers(
     fitted: FittedPerturber, one: Artefact, x: np.ndarray, draws: Outputs, candidates: golden.Golden
 ) -> dict[str, np.ndarray]:
     """What an artefact says on both kinds of kernels, as ``PART/NAME``: of samples and of candidates."""
-    found: dict[str, Outputs] = {}
+    by_part: dict[str, Outputs] = {}
     for kernels in ("production", "reference"):
         engine = runners.on_backend(fitted, one.entries, one.data, kernels=kernels)
         if kernels == "production":
             on = f"{engine.info['backend']} {engine.info['version']}"
-            found |= {"info": {"backend": np.array(on)}, "got": engine.run(x, draws)}
+            by_part |= {"info": {"backend": np.array(on)}, "got": engine.run(x, draws)}
         else:
-            found["plain"] = engine.run(x[:REFERENCE_ROWS], _first(draws))
-        found[f"golden {kernels}"] = engine.run(candidates.x, candidates.draws)
-        found[f"contested {kernels}"] = golden.contested(fitted, engine)
+            by_part["plain"] = engine.run(x[:REFERENCE_ROWS], _first(draws))
+        by_part[f"golden {kernels}"] = engine.run(candidates.x, candidates.draws)
+        by_part[f"contested {kernels}"] = golden.contested(fitted, engine)
         engine.close()
-    return {f"{part}/{name}": value for part, values in found.items() for name, value in values.items()}
+    return {f"{part}/{name}": value for part, values in by_part.items() for name, value in values.items()}
 
 
 def _parts(answers: Outputs) -> dict[str, dict[str, np.ndarray]]:
@@ -220,8 +220,8 @@ def _first(values: Outputs) -> dict[str, np.ndarray]:
 
 
 def _costs(model: str, network: Any, made: Sequence[Artefact]) -> dict[str, Any]:
-    found = {"keras": network_macs(network), **{one.name: one.costs[model] for one in made}}
-    return {"model": model, **{name: cost._asdict() for name, cost in found.items()}}
+    by_artefact = {"keras": network_macs(network), **{one.name: one.costs[model] for one in made}}
+    return {"model": model, **{name: cost._asdict() for name, cost in by_artefact.items()}}
 
 
 CALIBRATION_ROWS = 256
@@ -258,10 +258,10 @@ def export(
     check_compilers(chosen, compiler_python)
     with locked(out, "export"):
         check_place(out, replace=replace)
-        with whole_steps() as check, kept_pieces(out, package_versions(PACKAGES)) as kept:
+        with whole_steps() as check, kept_pieces(out, package_versions(PACKAGES)) as pieces:
             how: dict[str, Any] = {"all_formats": all_formats, "emit": emit, "pool": pool, "python": compiler_python}
             how["leave_out"] = leave_out
-            return _export(source, chosen, out, kept, check, **how)
+            return _export(source, chosen, out, pieces, check, **how)
 
 
 def _export(
@@ -288,33 +288,33 @@ def _export(
     wanted = board_report.wanted(chosen, all_formats=all_formats, kind=fitted.kind)
     if fitted.given is not None:
         chosen, wanted = _that_take(fitted.given, chosen, wanted, leave_out=leave_out)
-    made = [Artefact(name) for name in wanted] if fitted.models else []
-    if fitted.models and not made:
+    exported = [Artefact(name) for name in wanted] if fitted.models else []
+    if fitted.models and not exported:
         raise BadInput(
             f"None of these boards runs an artefact that a perturber of the kind {fitted.kind!r} can have: "
             f"{artefact.why_not(fitted.kind, chosen[0].artefacts[0])}."
         )
-    with progress("export", total=(len(fitted.models) + 1) * len(made) + 2) as count:
+    with progress("export", total=(len(fitted.models) + 1) * len(exported) + 2) as count:
 
         def advance() -> None:
             count()
             check()
 
-        calibration, calibrated = calibration_of(source, fitted) if made else ({}, DATA)
-        _convert(fitted, made, calibration, kept, advance)
+        calibration, calibrated = calibration_of(source, fitted) if exported else ({}, DATA)
+        _convert(fitted, exported, calibration, kept, advance)
         if leave_out:
-            made, chosen = _that_pass(made, chosen)
-        findings = _lint(made, chosen)
+            exported, chosen = _that_pass(exported, chosen)
+        findings = _lint(exported, chosen)
         advance()
-        manifest, members, report = measure(source, fitted, made, chosen, kept, advance, calibrated)
+        manifest, members, report = measure(source, fitted, exported, chosen, kept, advance, calibrated)
         ready = Quantising(fitted, calibration, manifest, members)
-        by_compiler = compile_for(chosen, made, ready, python=python)
+        by_compiler = compile_for(chosen, exported, ready, python=python)
         compiled.add(manifest, members, chosen, by_compiler)
         report |= {
             "schema": 1,
             "run": os.path.relpath(source.folder.absolute(), out.absolute()),
             "lint": findings,
-            "profiles": board_report.rows(chosen, made, by_compiler, kind=fitted.kind),
+            "profiles": board_report.rows(chosen, exported, by_compiler, kind=fitted.kind),
         }
         check_all(manifest, members)
         write(out, manifest, members, report)
@@ -427,12 +427,12 @@ def _that_pass(made: Sequence[Artefact], chosen: Sequence[Profile]) -> tuple[lis
     passing = []
     for profile in chosen:
         mine = [one for one in whole if artefact.runs_on(one.name, profile.artefacts)]
-        found = [finding for one in mine for finding in failures(one, profile)]
-        if mine and not found:
+        problems = [finding for one in mine for finding in failures(one, profile)]
+        if mine and not problems:
             passing.append(profile)
             say(f"{profile.name} can run {', '.join(one.name for one in mine)}.")
         else:
-            why = found or [finding for one in made for finding in failures(one, profile)]
+            why = problems or [finding for one in made for finding in failures(one, profile)]
             more = f" ({len(why) - 1} more)" if len(why) > 1 else ""
             say(f"{profile.name} is left out: {why[0].text() if why else 'it runs none of the artefacts'}{more}")
     if not passing:

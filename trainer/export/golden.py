@@ -148,12 +148,12 @@ def choose(
 
 def contested(fitted: FittedPerturber, running: RecordedRun) -> dict[str, np.ndarray]:
     """The values of the last run, computed by a model, that stages decide by or round."""
-    found = {}
+    by_tensor = {}
     for stage in fitted.stages:
         kind = kind_of(stage)
         if (kind.decides or kind.rounds) and (value := running.flow(stage["input"])) is not None:
-            found[stage["input"]] = value
-    return found
+            by_tensor[stage["input"]] = value
+    return by_tensor
 
 
 def _hidden_too_little(through: int, telling: int, loose: Sequence[str]) -> str:
@@ -173,8 +173,8 @@ def _hidden_too_little(through: int, telling: int, loose: Sequence[str]) -> str:
 def _few_levels(fitted: FittedPerturber) -> bool:
     spec = fitted.input
     whole = np.dtype(spec.dtype).kind in "iu" and spec.low is not None
-    made = _computed(fitted) and not any("decoder" in output for output in fitted.outputs)
-    return whole and made and float(np.max(spec.span)) <= FEW
+    is_computed = _computed(fitted) and not any("decoder" in output for output in fitted.outputs)
+    return whole and is_computed and float(np.max(spec.span)) <= FEW
 
 
 def _decided(
@@ -185,9 +185,9 @@ def _decided(
     for fast, plain in zip(runs[1::2], runs[2::2], strict=True):
         for name in fast:
             decided &= (fast[name] == plain[name]).reshape(len(decided), -1).all(axis=1)
-    made = [stage["input"] for stage in fitted.stages if kind_of(stage).rounds]
+    rounded = [stage["input"] for stage in fitted.stages if kind_of(stage).rounds]
     for flow in flows[1:]:
-        for value in (flow[name] for name in made if name in flow):
+        for value in (flow[name] for name in rounded if name in flow):
             steps = value.astype(np.float64) * fitted.input.span
             near = np.abs(steps - np.floor(steps) - 0.5) < FLOOR["int8"] * fitted.input.span
             decided &= ~near.reshape(len(decided), -1).any(axis=1)
@@ -232,10 +232,10 @@ def _same_labels(fitted: FittedPerturber, one: Mapping[str, np.ndarray], other: 
 
 def _computed(fitted: FittedPerturber) -> bool:
     """Whether any number that is sent is computed by a model, rather than read from a table."""
-    made = {name for stage in fitted.stages if "model" in stage for name in reads_and_writes(stage)[1]}
+    computed = {name for stage in fitted.stages if "model" in stage for name in reads_and_writes(stage)[1]}
     leaving = {stage["input"] for stage in fitted.stages if kind_of(stage).rounds}
     leaving |= {output["tensor"] for output in fitted.outputs}
-    return bool(made & leaving)
+    return bool(computed & leaving)
 
 
 def _images(shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:

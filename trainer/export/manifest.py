@@ -110,14 +110,14 @@ def _cure(op: Op) -> str:
 
 def _fixed_sizes(graph: Graph) -> list[Finding]:
     users, makers = graph.users(), graph.makers()
-    found = []
+    findings = []
     for tensor in graph.tensors():
         if -1 in tensor.shape:
             op = makers.get(id(tensor)) or next(iter(users.get(id(tensor), [])), None)
             problem = f"a size of the shape {list(tensor.shape)} is left open"
             cure = "give every size of the model's input, and reshape to fixed sizes only"
-            found.append(Finding("dynamic-dimension", problem, cure, op, tensor))
-    return found
+            findings.append(Finding("dynamic-dimension", problem, cure, op, tensor))
+    return findings
 
 
 MEMORY_SHARE = 0.5  # of a board's memory; its system, the camera's pictures and the interpreter have the rest
@@ -139,17 +139,17 @@ def _memory(graph: Graph, profile: Profile) -> list[Finding]:
 
 
 def _one_scale_per_dense(graph: Graph) -> list[Finding]:
-    found = []
+    findings = []
     for op in graph.ops:
         if op.kind == "FULLY_CONNECTED" and op.inputs[1] is not None and len(op.inputs[1].scales) > 1:
             problem = f"{len(op.inputs[1].scales)} scales, where interpreters before 2.14 read the first for all"
             cure = "convert with per-channel quantisation of Dense layers switched off"
-            found.append(Finding("one-scale-per-dense", problem, cure, op, op.inputs[1]))
-    return found
+            findings.append(Finding("one-scale-per-dense", problem, cure, op, op.inputs[1]))
+    return findings
 
 
 def _no_float_in_tflite(graph: Graph) -> list[Finding]:
-    found, named = [], set()
+    findings, named = [], set()
     for op in graph.ops:
         for tensor in (*op.inputs, *op.outputs):
             if tensor is not None and "float" in tensor.dtype and op.name not in named:
@@ -157,17 +157,17 @@ def _no_float_in_tflite(graph: Graph) -> list[Finding]:
                 problem = f"{tensor.dtype} inside an int8 artefact: the converter has no int8 for {op.kind}"
                 if op.kind in ("QUANTIZE", "DEQUANTIZE"):
                     problem = f"{tensor.dtype} inside an int8 artefact, at the edge of an operation without int8"
-                found.append(Finding("no-float-island", problem, _cure(op), op, tensor))
+                findings.append(Finding("no-float-island", problem, _cure(op), op, tensor))
     for name, tensor in (*graph.inputs.items(), *graph.outputs.items()):
         if tensor.dtype != "int8" or len(tensor.scales) != 1:
             problem = f"{name!r} is {tensor.dtype}, not int8 with one scale"
-            found.append(Finding("int8-ends", problem, "ask the converter for int8 in and out", tensor=tensor))
-    return found
+            findings.append(Finding("int8-ends", problem, "ask the converter for int8 in and out", tensor=tensor))
+    return findings
 
 
 def _no_float_in_onnx(graph: Graph) -> list[Finding]:
     """QDQ: every product reads values that were int8, and every result is quantised again."""
-    makers, found = graph.makers(), []
+    makers, findings = graph.makers(), []
     for op in graph.ops:
         if op.kind not in ("Conv", "ConvTranspose", "MatMul", "Gemm"):
             continue
@@ -176,36 +176,36 @@ def _no_float_in_onnx(graph: Graph) -> list[Finding]:
             if maker is None or maker.kind != "DequantizeLinear":
                 problem = f"{op.kind} reads float32: it was not quantised"
                 cure = "quantise it statically, with calibration rows that reach it"
-                found.append(Finding("no-float-island", problem, cure, op, tensor))
-    return found
+                findings.append(Finding("no-float-island", problem, cure, op, tensor))
+    return findings
 
 
 def _tflite_limits(graph: Graph, limits: TfliteLimits, board: str) -> list[Finding]:
-    found = []
+    findings = []
     for op in graph.ops if limits.ops is not None else ():
         most = (limits.ops or {}).get(op.kind)
         if most is None:
-            found.append(Finding("allowed-op", f"{op.kind} is not on the list of {board}", _cure(op), op))
+            findings.append(Finding("allowed-op", f"{op.kind} is not on the list of {board}", _cure(op), op))
         elif op.version > most:
             problem = f"{op.kind} is of version {op.version}, and {board} reads up to {most}"
-            found.append(Finding("op-version", problem, _cure(op), op))
+            findings.append(Finding("op-version", problem, _cure(op), op))
     needs = graph.min_runtime_version
     if limits.min_runtime_version and needs and _version(needs) > _version(limits.min_runtime_version):
         problem = f"the file asks for a runtime of {needs}, and {board} has that of {limits.min_runtime_version}"
-        found.append(Finding("min-runtime-version", problem, "replace the operations that are new"))
-    return found
+        findings.append(Finding("min-runtime-version", problem, "replace the operations that are new"))
+    return findings
 
 
 def _onnx_limits(graph: Graph, limits: OnnxLimits, board: str) -> list[Finding]:
-    found = []
+    findings = []
     for what, has, most in (("opset", graph.opset, limits.opset), ("IR version", graph.ir, limits.ir)):
         if has > most:
             problem = f"{what} {has}, and {board} reads up to {most}"
-            found.append(Finding("onnx-version", problem, f"convert with opset {limits.opset}"))
+            findings.append(Finding("onnx-version", problem, f"convert with opset {limits.opset}"))
     for op in graph.ops:
         if limits.ops is not None and op.kind not in limits.ops:
-            found.append(Finding("allowed-op", f"{op.kind} is not on the list of {board}", _cure(op), op))
-    return found
+            findings.append(Finding("allowed-op", f"{op.kind} is not on the list of {board}", _cure(op), op))
+    return findings
 
 
 def _version(text: str) -> tuple[int, ...]:

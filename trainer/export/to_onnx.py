@@ -136,12 +136,12 @@ def _tidy(proto: Any) -> Any:
         node.input[:] = [names.get(name, name) for name in node.input]
         node.output[:] = [names[name] for name in node.output]
         node.doc_string = ""
-    kept = [constant for constant in graph.initializer if constant.name in names]
-    for constant in kept:
+    used = [constant for constant in graph.initializer if constant.name in names]
+    for constant in used:
         constant.name = names[constant.name]
-    kept.sort(key=lambda constant: constant.name)
+    used.sort(key=lambda constant: constant.name)
     del graph.initializer[:]
-    graph.initializer.extend(kept)
+    graph.initializer.extend(used)
     del graph.value_info[:]
     graph.name, graph.doc_string, proto.doc_string = "perturber", "", ""
     domains = {node.domain for node in graph.node}
@@ -196,7 +196,7 @@ def with_head(fitted: FittedPerturber, head: Head | None) -> FittedPerturber:
 
 def _before_output(fitted: FittedPerturber) -> str:
     """The tensor of what is sent, in the unit cube."""
-    made = next((stage["input"] for stage in fitted.stages if stage["stage"] == "output"), None)
-    if made is None:
+    tensor = next((stage["input"] for stage in fitted.stages if stage["stage"] == "output"), None)
+    if tensor is None:
         raise BadInput('What this perturber sends is a whole sample of a table: train with `head.of = "reading"`.')
-    return str(made)
+    return str(tensor)

@@ -69,8 +69,8 @@ class FullCost:
 
     def document(self) -> dict[str, Any]:
         """The cost as plain values, for JSON."""
-        found = {**asdict(self), "ops": dict(sorted(self.ops.items()))}
-        return {name: value for name, value in found.items() if value or name not in ("uncounted", "open_inputs")}
+        fields = {**asdict(self), "ops": dict(sorted(self.ops.items()))}
+        return {name: value for name, value in fields.items() if value or name not in ("uncounted", "open_inputs")}
 
 
 def file_cost(data: bytes, file_format: str) -> FullCost:
@@ -108,12 +108,12 @@ def model_file_cost(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = N
         graph = read_tflite(data, shapes)
         return _full(graph, counted(graph), graph.weight_bytes())
     written, graph = read_any_onnx(path, shapes)
-    as_written, found = counted(written), counted(graph)
-    if sum(found.uncounted.values()) >= sum(as_written.uncounted.values()):
-        graph, found = written, as_written
+    as_written, sized = counted(written), counted(graph)
+    if sum(sized.uncounted.values()) >= sum(as_written.uncounted.values()):
+        graph, sized = written, as_written
     # Parameters and operations are those of the file, as it was written.
-    found = found._replace(cost=found.cost._replace(parameters=as_written.cost.parameters))
-    return replace(_full(graph, found, written.weight_bytes()), ops=Counter(op.kind for op in written.walk()))
+    sized = sized._replace(cost=sized.cost._replace(parameters=as_written.cost.parameters))
+    return replace(_full(graph, sized, written.weight_bytes()), ops=Counter(op.kind for op in written.walk()))
 
 
 def _full(graph: Graph, found: Counted, weight_bytes: int) -> FullCost:

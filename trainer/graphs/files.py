@@ -46,7 +46,7 @@ def _sizes(data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[int, tupl
     from ai_edge_litert import interpreter as litert
 
     resolver = litert.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-    found = {}
+    sizes = {}
     try:
         opened = litert.Interpreter(model_content=data, experimental_op_resolver_type=resolver)
         inputs = {one["name"]: one["index"] for one in opened.get_input_details()}
@@ -59,17 +59,17 @@ def _sizes(data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[int, tupl
     for one in opened.get_tensor_details():
         with suppress(ValueError):
             opened.tensor(one["index"])()
-            found[one["index"]] = tuple(int(size) for size in one["shape"])
-    return found
+            sizes[one["index"]] = tuple(int(size) for size in one["shape"])
+    return sizes
 
 
 def input_named(name: str, inputs: Iterable[str]) -> str:
     """The input of that name; of TFLite also by the name of the signature. Raises ``BadInput`` for another."""
     every = list(inputs)
-    found = [one for one in every if one in (name, f"serving_default_{name}:0") or one.partition(":")[0] == name]
-    if len(found) != 1:
+    matches = [one for one in every if one in (name, f"serving_default_{name}:0") or one.partition(":")[0] == name]
+    if len(matches) != 1:
         raise BadInput(f"--shape: an input of {', '.join(every)} was expected; got {name}.")
-    return found[0]
+    return matches[0]
 
 
 class _Tflite:
@@ -241,8 +241,8 @@ def convert(model: Any) -> bytes:
 def read_arrays(data: bytes) -> Graph:
     """The same file as the graph that the backend computes: for lint, counters and tensor names."""
     with np.load(io.BytesIO(data), allow_pickle=False) as file:
-        found = {name: file[name] for name in file.files}
-    features, rank = found["encoder"].shape
+        stored = {name: file[name] for name in file.files}
+    features, rank = stored["encoder"].shape
 
     def constant(name: str, array: np.ndarray) -> Tensor:
         return Tensor(name, array.shape, array.dtype.name, constant=True, bytes=array.nbytes)
@@ -255,8 +255,8 @@ def read_arrays(data: bytes) -> Graph:
         for name in ("features", "c", "delta", "left", "code", "output")
     )
     before = Tensor("before", (rank, rank), "float32", constant=True)  # made when it is opened
-    encoder, decoder = (constant(name, found[name]) for name in ("encoder", "decoder"))
-    encoder_bias, decoder_bias, eps = (constant(name, found[name]) for name in ("encoder_bias", "decoder_bias", "eps"))
+    encoder, decoder = (constant(name, stored[name]) for name in ("encoder", "decoder"))
+    encoder_bias, decoder_bias, eps = (constant(name, stored[name]) for name in ("encoder_bias", "decoder_bias", "eps"))
     ops = (
         Op("MatMul", "encoder", (x, encoder, encoder_bias), (c,)),
         Op("Square", "square", (c,), (delta,)),
@@ -292,11 +292,11 @@ def read_any_onnx(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> tuple[Gr
         onnx.checker.check_model(str(path))
         _resize(proto, shapes)
         proto = onnx.inliner.inline_local_functions(proto) if proto.functions else proto
-        found = _graph_of(onnx.shape_inference.infer_shapes(proto, data_prop=True))
-    if not any(-1 in tensor.shape for op in found.walk() for tensor in op.outputs):
-        return found, found
+        as_written = _graph_of(onnx.shape_inference.infer_shapes(proto, data_prop=True))
+    if not any(-1 in tensor.shape for op in as_written.walk() for tensor in op.outputs):
+        return as_written, as_written
     folded = _folded(proto, path)
-    return found, found if folded is None else folded
+    return as_written, as_written if folded is None else folded
 
 
 @contextmanager
@@ -401,7 +401,7 @@ def _graph(graph: Any, outer: Mapping[str, Tensor]) -> Graph:
 
 def _attributes(node: Any, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], tuple[Graph, ...], Tensor | None]:
     """Numbers, texts and lengths of lists by name; the bodies; and the value of a Constant."""
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     bodies, constant = [], None
     for one in node.attribute:
         if one.HasField("g"):
@@ -412,18 +412,18 @@ def _attributes(node: Any, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any
             constant = _sparse(node.output[0], one.sparse_tensor)
         elif one.floats or one.ints:
             many = one.floats or one.ints
-            found[one.name] = len(many)
+            attributes[one.name] = len(many)
             if node.op_type == "Constant":
                 constant = Tensor(node.output[0], (len(many),), "float32" if one.floats else "int64", constant=True)
         elif one.HasField("s"):
-            found[one.name] = one.s.decode("utf-8", "replace")
+            attributes[one.name] = one.s.decode("utf-8", "replace")
         elif one.HasField("i") or one.HasField("f"):
-            found[one.name] = one.i
+            attributes[one.name] = one.i
             if node.op_type == "Constant":
                 whole = one.HasField("i")
                 kind = "int64" if whole else "float32"
                 constant = Tensor(node.output[0], (), kind, constant=True, number=one.i if whole else None)
-    return found, tuple(bodies), constant
+    return attributes, tuple(bodies), constant
 
 
 def _repeats(node: Any, tensors: Mapping[str, Tensor], bodies: Sequence[Graph]) -> int | None:

@@ -57,16 +57,16 @@ def read(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Any
 def config(path: Path) -> Any:
     """The config of a file's model. Raises ``BadInput`` where the file is none, or would run code of its own."""
     try:
-        found = json.loads(_h5_config(path) if path.suffix in H5 else _zip_config(path))
+        document = json.loads(_h5_config(path) if path.suffix in H5 else _zip_config(path))
     except FileNotFoundError:
         raise BadInput(f"A model was expected at {path}; there is no such file.") from None
     except (zipfile.BadZipFile, KeyError, ValueError, TypeError, OSError, RecursionError, NotImplementedError):
         raise BadInput(
             f"{path} is no file of model.save(FILE.keras), and nothing else is read, a pickle least of all."
         ) from None
-    if foreign := foreign_parts(found):
+    if foreign := foreign_parts(document):
         raise BadInput(f"{path.name} has {foreign}, whose code would be run: build it of Keras' own layers.")
-    return found
+    return document
 
 
 def _zip_config(path: Path) -> bytes:
@@ -96,8 +96,8 @@ def tables(config: Any) -> Iterator[dict[str, Any]]:
 
 def foreign_parts(config: Any) -> str:
     """The parts that are not of Keras' own layers, by class; empty where there are none."""
-    found = {name for one in tables(config) for name in _foreign(one)}
-    return ", ".join(sorted(found - {"__lambda__"} or found))
+    foreign = {name for one in tables(config) for name in _foreign(one)}
+    return ", ".join(sorted(foreign - {"__lambda__"} or foreign))
 
 
 def _foreign(one: dict[str, Any]) -> Iterator[str]:

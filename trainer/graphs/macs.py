@@ -116,12 +116,12 @@ class Graph:
 
     def users(self) -> dict[int, list[Op]]:
         """``id`` of a tensor -> the operations that take it."""
-        found: dict[int, list[Op]] = {}
+        by_tensor: dict[int, list[Op]] = {}
         for op in self.ops:
             for tensor in op.inputs:
                 if tensor is not None:
-                    found.setdefault(id(tensor), []).append(op)
-        return found
+                    by_tensor.setdefault(id(tensor), []).append(op)
+        return by_tensor
 
 
 class Cost(NamedTuple):
@@ -316,9 +316,9 @@ def graph_macs(graph: Graph) -> Cost:
 def counted(graph: Graph) -> Counted:
     """The cost of one frame in a file of anybody's. Of the branches of an If the costliest runs."""
     seen: set[int] = set()
-    found = _counted(graph, graph.makers(), seen)
+    total = _counted(graph, graph.makers(), seen)
     others = {f"the signature {name}: it runs another subgraph": 1 for name in graph.others}
-    return Counted(Cost(found.cost.macs // graph.frames, found.cost.parameters), {**found.uncounted, **others})
+    return Counted(Cost(total.cost.macs // graph.frames, total.cost.parameters), {**total.uncounted, **others})
 
 
 def _counted(graph: Graph, makers: dict[int, Op], seen: set[int]) -> Counted:

@@ -57,8 +57,8 @@ def keep_answers(folder: Path, *models: Any) -> None:
 def recall_answers(folder: Path, *models: Any) -> None:
     """Add what was kept in ``folder`` of models with the same weights to what ``asked_once`` knows."""
     for model in models:
-        with contextlib.suppress(OSError, ValueError, KeyError, BadZipFile), np.load(_kept(folder, model)) as kept:
-            _asked[id(model)].update(zip((key.tobytes() for key in kept["keys"]), kept["answers"], strict=True))
+        with contextlib.suppress(OSError, ValueError, KeyError, BadZipFile), np.load(_kept(folder, model)) as stored:
+            _asked[id(model)].update(zip((key.tobytes() for key in stored["keys"]), stored["answers"], strict=True))
 
 
 def _kept(folder: Path, model: Any) -> Path:

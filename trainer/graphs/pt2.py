@@ -97,12 +97,12 @@ def _files(archive: zipfile.ZipFile, name: str) -> dict[str, bytes]:
     """The parts of an archive that are read, by their names within its one folder."""
     entries = archive.infolist()
     folder = entries[0].filename.partition("/")[0]
-    kept = [one for one in entries if re.fullmatch(r"[^/]+/(models|data/weights|data/constants)/[^/]+", one.filename)]
-    if any(one.compress_type != zipfile.ZIP_STORED for one in kept):
+    parts = [one for one in entries if re.fullmatch(r"[^/]+/(models|data/weights|data/constants)/[^/]+", one.filename)]
+    if any(one.compress_type != zipfile.ZIP_STORED for one in parts):
         raise ValueError("torch stores without compressing; another archive could unfold to any size")
-    if (size := sum(one.file_size for one in kept)) > MOST_BYTES:
+    if (size := sum(one.file_size for one in parts)) > MOST_BYTES:
         raise BadInput(f"{name} has {size >> 20} MiB; at most {MOST_BYTES >> 20} are read. Give a smaller model.")
-    return {one.filename.removeprefix(f"{folder}/"): archive.read(one) for one in kept}
+    return {one.filename.removeprefix(f"{folder}/"): archive.read(one) for one in parts}
 
 
 def _program(files: dict[str, bytes], name: str) -> Program:
@@ -145,12 +145,12 @@ def _program(files: dict[str, bytes], name: str) -> Program:
         raise BadInput(f"{name}: one tensor as the output was expected; it gives {len(outputs)}.")
     output = str(outputs[0]["as_tensor"]["name"])
     nodes = [_node(one, name) for one in graph["nodes"]]
-    needed, kept = {output}, []
+    needed, used_nodes = {output}, []
     for node in reversed(nodes):
         if needed.intersection(node.outputs):
-            kept.append(node)
+            used_nodes.append(node)
             needed.update(node.refs())
-    program = Program(inputs, output, kept[::-1], weights, trained, names)
+    program = Program(inputs, output, used_nodes[::-1], weights, trained, names)
     for one, meta in graph["tensor_values"].items():
         program.shapes[one] = tuple(size.get("as_int") for size in meta["sizes"])
         program.dtypes[one] = int(meta["dtype"])
@@ -158,15 +158,15 @@ def _program(files: dict[str, bytes], name: str) -> Program:
 
 
 def _node(one: dict[str, Any], name: str) -> Node:
-    found = _ATEN.fullmatch(target := str(one["target"]))
-    op, overload = found.groups() if found else (target, "")
+    aten_match = _ATEN.fullmatch(target := str(one["target"]))
+    op, overload = aten_match.groups() if aten_match else (target, "")
     stack = [part.split(",")[1] for part in one["metadata"].get("nn_module_stack", "").split(";") if part]
     outputs: list[str] = []
     for arg in one["outputs"]:
         ((kind, value),) = arg.items()
         outputs += [str(each["name"]) for each in value] if kind == "as_tensors" else [str(_named(kind, value))]
     node = Node(op, overload, {}, tuple(outputs), stack[-1] if stack else "")
-    if not found and not target.startswith("_operator."):
+    if not aten_match and not target.startswith("_operator."):
         raise BadInput(f"{name}: operations of PyTorch's own were expected (torch.ops.aten); it has {node.where}.")
     node.args.update({str(arg["name"]): _argument(arg["arg"], name, node) for arg in one["inputs"]})
     return node
@@ -199,7 +199,7 @@ def _argument(arg: dict[str, Any], name: str, node: Node) -> Any:
 
 def _weights(files: dict[str, bytes], part: str, name: str) -> dict[str, tuple[np.ndarray, bool]]:
     """The tensors of a part of an archive, and whether each is trained. Raises ``BadInput`` for one that is pickled."""
-    found = {}
+    tensors = {}
     for path, one in json.loads(files[f"data/{part}_config.json"])["config"].items():
         if one["use_pickle"]:
             raise BadInput(
@@ -220,5 +220,5 @@ def _weights(files: dict[str, bytes], part: str, name: str) -> dict[str, tuple[n
         flat = np.frombuffer(data, dtype, count)
         steps = [stride * dtype.itemsize for stride in strides]
         values = np.array(np.lib.stride_tricks.as_strided(flat[start:], sizes, steps))
-        found[str(path)] = values, bool(meta["requires_grad"])
-    return found
+        tensors[str(path)] = values, bool(meta["requires_grad"])
+    return tensors

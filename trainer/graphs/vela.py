@@ -96,8 +96,8 @@ def place(data: bytes, wanted: Sequence[str]) -> list[Placement]:
         except subprocess.TimeoutExpired:
             raise BadInput(f"Vela did not compile the file in {LIMIT_S} s.") from None
         if done.returncode:
-            said = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
-            raise BadInput(f"Vela {version()} does not compile this TFLite file: {said[-1].strip()[:200]}")
+            error_lines = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
+            raise BadInput(f"Vela {version()} does not compile this TFLite file: {error_lines[-1].strip()[:200]}")
         texts = done.stdout.split(_NEXT)[1:]
         return [_placement(npu, text, _row(Path(folder) / npu)) for npu, text in zip(wanted, texts, strict=True)]
 

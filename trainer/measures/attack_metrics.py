@@ -92,17 +92,17 @@ def auc_interval(
         present = np.unique(z[rows])
         if len(present) < 2:
             continue
-        asked = present if probabilities.shape[1] > 2 else present[1:]  # of two classes both are the same number
+        classes = present if probabilities.shape[1] > 2 else present[1:]  # of two classes both are the same number
         of_classes = []
-        for k in asked:
+        for k in classes:
             score, positive = probabilities[rows, k], z[rows] == k
             yes, no = rows[positive], rows[~positive]
             ranks = stats.rankdata(score)
             above = (ranks[positive] - stats.rankdata(score[positive])) / len(no)
             below = 1 - (ranks[~positive] - stats.rankdata(score[~positive])) / len(yes)
             of_classes.append(float(above.mean()))
-            influence[yes] += len(rows) / len(asked) * (above - of_classes[-1]) / len(yes)
-            influence[no] += len(rows) / len(asked) * (below - of_classes[-1]) / len(no)
+            influence[yes] += len(rows) / len(classes) * (above - of_classes[-1]) / len(yes)
+            influence[no] += len(rows) / len(classes) * (below - of_classes[-1]) / len(no)
         areas.append(float(np.mean(of_classes)))
         weights.append(len(rows))
     if not areas:
@@ -162,8 +162,8 @@ def calibrate(probabilities: np.ndarray, base: np.ndarray, z: np.ndarray) -> Cal
         slope = [np.mean((q * part).sum(axis=1) - part[rows, z]) for part in (log_p, log_base)]
         return float(value), np.array(slope)
 
-    found = optimize.minimize(loss, np.array([0.5, 0.5]), jac=True, bounds=[(0, 20), (0, 20)], method="L-BFGS-B")
-    return Calibration(float(found.x[0]), float(found.x[1]))
+    optimum = optimize.minimize(loss, np.array([0.5, 0.5]), jac=True, bounds=[(0, 20), (0, 20)], method="L-BFGS-B")
+    return Calibration(float(optimum.x[0]), float(optimum.x[1]))
 
 
 def _auc(score: np.ndarray, positive: np.ndarray) -> float:
@@ -228,14 +228,14 @@ def permutation_test(
         raise BadInput(f"A permutation test needs rows and at least one shuffle; got {len(z)} rows, {shuffles}.")
     rows = np.arange(len(z))
     gains = attack_gains(prior, probabilities, y)
-    found = permuted(lambda told: float(gains[rows, told].mean()), y, z, cluster, shuffles=shuffles, rng=rng)
+    overall = permuted(lambda told: float(gains[rows, told].mean()), y, z, cluster, shuffles=shuffles, rng=rng)
     if fold is None:
-        return found
+        return overall
     each = []
     for mine in _folds(fold):
         own = None if cluster is None else cluster[mine]
         each.append(permutation_test(prior, probabilities[mine], y[mine], z[mine], own, shuffles=shuffles, rng=rng).p)
-    return found._replace(p=min(1.0, len(each) * min(each)))
+    return overall._replace(p=min(1.0, len(each) * min(each)))
 
 
 def permuted(
@@ -283,12 +283,12 @@ def sequential_test(
     """
     rows = np.arange(len(z))
     strata, swapped = _strata(y, z, cluster)
-    found = statistic(gains[rows, z])
+    observed = statistic(gains[rows, z])
     null: list[float] = []
     above = 0
     for shuffled in shuffled_labels(z, strata, shuffles=most, rng=rng, cluster=cluster):
         null.append(statistic(gains[rows, shuffled]))
-        above += null[-1] >= found - 1e-12
+        above += null[-1] >= observed - 1e-12
         if above == ENOUGH:
             break
     p = above / len(null) if above == ENOUGH else (1 + above) / (1 + len(null))

@@ -214,13 +214,13 @@ def null_distribution(
 ) -> np.ndarray:
     """Plug-in accuracy and bits (shuffles, 2) where z is shuffled within strata (``shuffled_labels``)."""
     shape = (classes[0], len(q), classes[1])
-    found = np.empty((shuffles, 2))
+    null = np.empty((shuffles, 2))
     for i, shuffled in enumerate(
         shuffled_labels(z, y if strata is None else strata, shuffles=shuffles, rng=rng, cluster=cluster)
     ):
         counts = released_counts(count(y, code, shuffled, shape=shape), q)
-        found[i] = bayes_accuracy(counts), information(counts)
-    return found
+        null[i] = bayes_accuracy(counts), information(counts)
+    return null
 
 
 def shuffled_labels(

@@ -114,13 +114,13 @@ def _law(reports: np.ndarray, weights: Sequence[Sequence[int]], chosen: np.ndarr
 
     Runs of one report and the same weights are counted first, so that large integers are multiplied a few times only.
     """
-    found, which = np.unique(reports.reshape(len(reports), -1), axis=0, return_inverse=True)
+    distinct, which = np.unique(reports.reshape(len(reports), -1), axis=0, return_inverse=True)
     kinds = [sorted(set(of)) for of in weights]
     numbers = [np.array([kind.index(one) for one in of]) for kind, of in zip(kinds, weights, strict=True)]
     columns = [which.reshape(-1), *(of[chosen[:, at]] for at, of in enumerate(numbers))]
     alike, counts = np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)
     sums: dict[bytes, int] = defaultdict(int)
     for (report, *combination), count in zip(alike.tolist(), counts.tolist(), strict=True):
-        sums[found[report].tobytes()] += count * math.prod(kinds[at][one] for at, one in enumerate(combination))
+        sums[distinct[report].tobytes()] += count * math.prod(kinds[at][one] for at, one in enumerate(combination))
     total = math.prod(sum(of) for of in weights)
     return {report: Fraction(weight, total) for report, weight in sums.items()}

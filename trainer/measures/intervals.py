@@ -103,8 +103,8 @@ def largest_of(d: int) -> float:
 
 def expected_error(variance: float, values: int) -> dict[str, dict[str, float]]:
     """For each number of ``DEVICES`` the standard error of one value and the expected largest error of all."""
-    found = {}
+    errors = {}
     for n in DEVICES:
         one = math.sqrt(variance / n)
-        found[str(n)] = {"one": float(f"{one:.3g}"), "largest": float(f"{one * largest_of(values):.3g}")}
-    return found
+        errors[str(n)] = {"one": float(f"{one:.3g}"), "largest": float(f"{one * largest_of(values):.3g}")}
+    return errors

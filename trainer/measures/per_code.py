@@ -178,8 +178,8 @@ def upper_end(hits: np.ndarray, trials: np.ndarray, *, error: float) -> np.ndarr
     low, high = np.zeros(columns.shape[1]), np.ones(columns.shape[1])
     for _ in range(STEPS):
         middle = (low + high) / 2
-        kept = _p_value(stats.binom.cdf(one_hits, one_trials, middle)) >= error
-        low, high = np.where(kept, middle, low), np.where(kept, high, middle)
+        not_refuted = _p_value(stats.binom.cdf(one_hits, one_trials, middle)) >= error
+        low, high = np.where(not_refuted, middle, low), np.where(not_refuted, high, middle)
     return high[place.reshape(-1)].reshape(hits.shape[1:])
 
 

@@ -36,18 +36,18 @@ def network(name: str, spec: InputSpec) -> type[Network] | own.Own:
     mine = own.of_file(name, spec.kind)
     if mine is not None:
         return mine
-    found: type[Network] = NETWORKS[name].load()
-    if not isinstance(found, type):
-        return own.Own(name, found, spec.kind)
-    if spec.kind in found.of:
-        return found
+    chosen: type[Network] = NETWORKS[name].load()
+    if not isinstance(chosen, type):
+        return own.Own(name, chosen, spec.kind)
+    if spec.kind in chosen.of:
+        return chosen
     takes: dict[tuple[str, ...], list[str]] = {}  # names by the plurals of samples, those of the same names together
     for kind, plural in PLURALS.items():
-        fit = tuple(name for name in networks(found.role) if kind in NETWORKS[name].facts["of"])
+        fit = tuple(name for name in networks(chosen.role) if kind in NETWORKS[name].facts["of"])
         takes.setdefault(fit, []).append(plural)
     *others, last = (f"{' and '.join(sorted(plurals))} {_either(fit)}" for fit, plurals in takes.items())
     first = f"{', '.join(others)}, {last}".replace(f"{PLURALS['vector']} ", f"{PLURALS['vector']} take ", 1)
-    raise BadInput(f'The data are {spec.plural} of shape {spec.shape} and the {found.role} is "{name}": {first}.')
+    raise BadInput(f'The data are {spec.plural} of shape {spec.shape} and the {chosen.role} is "{name}": {first}.')
 
 
 def _either(names: tuple[str, ...]) -> str:

@@ -75,9 +75,9 @@ class Own:
         import keras
 
         end = None if spec.low is None else 1.0
-        asked = Spec(tuple(spec.shape), classes or None, None if end is None else 0.0, end, noise)
+        requested = Spec(tuple(spec.shape), classes or None, None if end is None else 0.0, end, noise)
         try:
-            inspect.signature(self.function).bind(asked)
+            inspect.signature(self.function).bind(requested)
         except (TypeError, ValueError):
             raise BadInput(f"{self.name}: a function of one argument was expected, build(spec).") from None
         torch = sys.modules.get("torch")
@@ -85,13 +85,13 @@ class Own:
             torch.manual_seed(random.getrandbits(63))
         try:
             with _beside(self.folder):
-                model = self.function(asked)
+                model = self.function(requested)
         except Exception as error:
             file = getattr(getattr(self.function, "__code__", None), "co_filename", "")
-            raise BadInput(f"{self.name} fails for {asked}: {_of(error, file)}.") from None
+            raise BadInput(f"{self.name} fails for {requested}: {_of(error, file)}.") from None
         if (torch := sys.modules.get("torch")) is not None and isinstance(model, torch.nn.Module):
-            model = _torch_models().of_module(model, self.name, asked.inputs)
-        model = checked(model, self.name, asked)
+            model = _torch_models().of_module(model, self.name, requested.inputs)
+        model = checked(model, self.name, requested)
         if classes:  # an export of label-only, and the audit's, finds its output by that name
             logits = [one for one in model.layers if one.name == "logits"]
             if logits and model.output_names != ["logits"]:
@@ -99,12 +99,12 @@ class Own:
             last = model.outputs[0] if logits else keras.layers.Activation("linear", name="logits")(model.outputs[0])
             return keras.Model(model.inputs[0], last)
         layers = importlib.import_module(OURS)
-        ends = [keras.Input(shape, name=name) for shape, name in zip(asked.inputs, ("sample", "noise"))]
-        made = _call(model, ends)
+        ends = [keras.Input(shape, name=name) for shape, name in zip(requested.inputs, ("sample", "noise"))]
+        generated = _call(model, ends)
         if end is None:
-            output = keras.layers.Activation("linear", name="output")(made)
+            output = keras.layers.Activation("linear", name="output")(generated)
         else:
-            output = layers.UnitClip(returns=settings.clip == "returns", name="output")(made)
+            output = layers.UnitClip(returns=settings.clip == "returns", name="output")(generated)
         return keras.Model(ends if noise else ends[0], output, name="generator")
 
 
@@ -125,17 +125,17 @@ def of_file(architecture: str, kind: str) -> Own | None:
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {reason(error)}.") from None
     _announce(path, hashlib.sha256(data).hexdigest())
-    found: dict[str, Any] = {"__name__": f"edgeveil_own_{path.stem}", "__file__": str(path)}
+    namespace: dict[str, Any] = {"__name__": f"edgeveil_own_{path.stem}", "__file__": str(path)}
     try:
         with _beside(path.parent):
-            exec(compile(data, str(path), "exec"), found)  # noqa: S102  the bytes whose hash was printed
+            exec(compile(data, str(path), "exec"), namespace)  # noqa: S102  the bytes whose hash was printed
     except (Exception, SystemExit) as error:
         install = f" Install it: {INSTALL_TORCH}" if getattr(error, "name", None) == "torch" else ""
         raise BadInput(f"{path} cannot be imported: {_of(error, str(path))}.{install}") from None
-    if not callable(found.get(name)):
-        known = sorted(one for one, value in found.items() if inspect.isfunction(value) and not one.startswith("_"))
+    if not callable(namespace.get(name)):
+        known = sorted(one for one, value in namespace.items() if inspect.isfunction(value) and not one.startswith("_"))
         raise BadInput(f"{path} has no function {name}; it has {', '.join(known) or 'none'}.")
-    return Own(short, found[name], kind, path.parent)
+    return Own(short, namespace[name], kind, path.parent)
 
 
 @functools.cache

@@ -106,16 +106,16 @@ def _conv_transpose(
     config["padding"] = "same" if same else "valid"
     # (in, out, ...) to (..., out, in)
     arrays = [_channels_last(kernel), *([] if biases is None else [biases])]
-    made = c.layer(kind, h.tensor, arrays, ("weight", "bias"), **config)
+    output = c.layer(kind, h.tensor, arrays, ("weight", "bias"), **config)
     if not same:
         cut = []
-        for has, (size, step, pad, extra), is_long in zip(h.tensor.shape[1:], between, made.shape[1:], strict=False):
+        for has, (size, step, pad, extra), is_long in zip(h.tensor.shape[1:], between, output.shape[1:], strict=False):
             cut.append((pad, is_long - pad - ((has - 1) * step - 2 * pad + size + extra)))
         if min(map(min, cut)) < 0:
             raise c.refuse("an output_padding above the padding has no counterpart")
         cropping = layers.Cropping1D(cut[0]) if rank == 1 else layers.Cropping2D(tuple(cut))
-        made = cropping(made) if any(map(any, cut)) else made
-    return Value(made, h.axes)
+        output = cropping(output) if any(map(any, cut)) else output
+    return Value(output, h.axes)
 
 
 @converts("linear", "addmm", "mm")
@@ -144,8 +144,8 @@ def _linear(c: Conversion, input: Any = None, weight: Any = None, bias: Any = No
 @converts("matmul", "bmm")
 def _matmul(c: Conversion, self: Any, other: Any = None, mat2: Any = None) -> Value:
     one, two = c.natural(self), c.natural(mat2 if other is None else other)
-    made = ops.matmul(one.tensor, two.tensor)
-    return Value(made, tuple(range(len(made.shape))))
+    product = ops.matmul(one.tensor, two.tensor)
+    return Value(product, tuple(range(len(product.shape))))
 
 
 @converts("scaled_dot_product_attention")
@@ -201,9 +201,9 @@ def _recurrent(
             config = {"units": again.shape[1], "return_sequences": True, "return_state": True}
             kind = layers.LSTM if lstm else layers.GRU
             keys = [ref.name for ref in names]
-            made = c.layer(kind, h, [into.T, again.T, bias], keys, go_backwards=bool(side), **config)
-            sides.append(ops.flip(made[0], axis=1) if side else made[0])
-            states.append(made[1:])
+            outputs = c.layer(kind, h, [into.T, again.T, bias], keys, go_backwards=bool(side), **config)
+            sides.append(ops.flip(outputs[0], axis=1) if side else outputs[0])
+            states.append(outputs[1:])
         h = ops.concatenate(sides, axis=-1) if bidirectional else sides[0]
         if number < num_layers - 1 and dropout:
             h = c.layer(layers.Dropout, h, rate=dropout)
@@ -231,16 +231,16 @@ def _batch_norm(
     if training or running_mean is None:
         raise c.refuse("it runs as in training: call model.eval(), and let it keep its running mean")
     h = c.last(input) if len(input.axes) > 2 else c.natural(input)
-    found = [c.array(key) for key in ("weight", "bias", "running_mean", "running_var")]
+    parameters = [c.array(key) for key in ("weight", "bias", "running_mean", "running_var")]
     config = {
         "momentum": 1 - (momentum or 0.1),
         "epsilon": eps,
         "scale": weight is not None,
         "center": bias is not None,
     }
-    arrays = [one for one in found if one is not None]
-    made = c.layer(layers.BatchNormalization, h.tensor, arrays, ("weight", "bias", "running_mean"), **config)
-    return [Value(made, h.axes)]
+    arrays = [one for one in parameters if one is not None]
+    normalised = c.layer(layers.BatchNormalization, h.tensor, arrays, ("weight", "bias", "running_mean"), **config)
+    return [Value(normalised, h.axes)]
 
 
 @converts("layer_norm", "native_layer_norm")
@@ -256,8 +256,8 @@ def _layer_norm(
     h, arrays = c.natural(input), [one for one in (c.array("weight"), c.array("bias")) if one is not None]
     config = {"scale": weight is not None, "center": bias is not None, "epsilon": eps}
     axis = -1 if len(normalized_shape) == 1 else tuple(range(-len(normalized_shape), 0))
-    made = c.layer(layers.LayerNormalization, h.tensor, arrays, ("weight", "bias"), axis=axis, **config)
-    return [Value(made, h.axes)]
+    normalised = c.layer(layers.LayerNormalization, h.tensor, arrays, ("weight", "bias"), axis=axis, **config)
+    return [Value(normalised, h.axes)]
 
 
 @converts("group_norm", "instance_norm")
@@ -333,8 +333,8 @@ def _pool(
         h = _zeros_around(c, h, [(one, one) for one in padding])
     kinds = {(1, True): layers.MaxPooling1D, (1, False): layers.AveragePooling1D, (2, True): layers.MaxPooling2D}
     kind = kinds.get((rank, largest), layers.AveragePooling2D)
-    made = c.layer(kind, h.tensor, pool_size=tuple(sizes), strides=tuple(steps), padding="valid")
-    return [replace(h, tensor=made)]
+    pooled = c.layer(kind, h.tensor, pool_size=tuple(sizes), strides=tuple(steps), padding="valid")
+    return [replace(h, tensor=pooled)]
 
 
 @converts(
@@ -392,8 +392,8 @@ def _pixel_shuffle(c: Conversion, self: Value, upscale_factor: int) -> Value:
     h, r = c.last(self), upscale_factor
     _, high, wide, deep = h.tensor.shape
     parted = ops.reshape(h.tensor, (-1, high, wide, deep // r**2, r, r))
-    made = ops.reshape(ops.transpose(parted, (0, 1, 4, 2, 5, 3)), (-1, high * r, wide * r, deep // r**2))
-    return Value(made, h.axes)
+    shuffled = ops.reshape(ops.transpose(parted, (0, 1, 4, 2, 5, 3)), (-1, high * r, wide * r, deep // r**2))
+    return Value(shuffled, h.axes)
 
 
 @converts("pad", "constant_pad_nd", "reflection_pad1d", "reflection_pad2d")

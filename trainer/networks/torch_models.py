@@ -169,21 +169,21 @@ def _first(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _layouts(program: Program, name: str, shapes: Sequence[tuple[int, ...]], layout: str | None) -> list[bool]:
     """Of each input, whether its channels are first."""
     takes = [program.shapes[one][1:] for one in program.inputs]
-    found = []
+    channels_first = []
     for own, shape in zip(takes, shapes, strict=False):
         fits = [kind for kind, one in (("first", _first(shape)), ("last", shape)) if _fits(own, one)]
         if layout in fits:
             fits = [str(layout)]
-        found.append(bool(fits) and fits[0] == "first" and len(shape) > 1)
+        channels_first.append(bool(fits) and fits[0] == "first" and len(shape) > 1)
         if not fits or len(takes) != len(shapes):
-            found.clear()
+            channels_first.clear()
             break
-    if not found:
+    if not channels_first:
         raise BadInput(
             f"{name}: inputs of the shapes {[_first(one) for one in shapes]}, channels first, or {list(shapes)} were "
             f"expected, without the batch; it takes {takes}. Export it for such samples."
         )
-    return found
+    return channels_first
 
 
 def _fits(own: tuple[int | None, ...], shape: tuple[int, ...]) -> bool:
@@ -249,12 +249,12 @@ class Conversion:
                 "or export the network to .onnx and take `edgeveil wrap`."
             )
         try:
-            made = _table()[node.op](self, **args)
+            as_keras = _table()[node.op](self, **args)
         except BadInput:
             raise
         except Exception as error:
             raise self.refuse(f"it cannot be converted: {_line(error)}") from None
-        for at, one in zip(node.outputs, made if isinstance(made, list) else [made], strict=False):
+        for at, one in zip(node.outputs, as_keras if isinstance(as_keras, list) else [as_keras], strict=False):
             if isinstance(one, Value) and math.prod(size or 1 for size in one.tensor.shape) > MOST_VALUES:
                 raise self.refuse(f"a sample becomes more than {MOST_VALUES} values. Give a smaller model")
             self.values[at] = one
@@ -277,10 +277,10 @@ class Conversion:
         if layer is None:
             trainable = not arrays or bool(self.trained.intersection(refs))
             layer = self._layers[at] = kind(**config, name=self._name(), trainable=trainable)
-            made = layer(value)
+            output = layer(value)
             if arrays:
                 layer.set_weights([np.asarray(one, np.float32) for one in arrays])
-            return made
+            return output
         return layer(value)
 
     def _name(self) -> str:
@@ -291,10 +291,10 @@ class Conversion:
     def array(self, key: str) -> np.ndarray | None:
         """The weights of an argument; None where it is left out. Raises ``BadInput`` where samples decide them."""
         one = self.node.args.get(key)
-        found = self.values[one.name] if isinstance(one, Ref) else None
-        if isinstance(found, Value):
+        weights = self.values[one.name] if isinstance(one, Ref) else None
+        if isinstance(weights, Value):
             raise self.refuse(f"its {key} was expected to be a weight, and is computed from the sample")
-        return found
+        return weights
 
     def ordered(self, value: Value, axes: tuple[int, ...]) -> Value:
         """The value as it lies with those axes."""
@@ -367,8 +367,8 @@ class Conversion:
         for node in self.program.nodes:
             for name in node.outputs:
                 if isinstance(value := self.values.get(name), Value):
-                    found = np.asarray(keras.Model(inputs, self.natural(value).tensor)(few, training=False))
-                    if worst := _far(found, passes[0][name].detach().numpy()):
+                    computed = np.asarray(keras.Model(inputs, self.natural(value).tensor)(few, training=False))
+                    if worst := _far(computed, passes[0][name].detach().numpy()):
                         raise BadInput(
                             f"{self.name}: {node.where} gives other values in Keras than in PyTorch, by {worst:.2g} of "
                             "the largest. Write the layer with other operations."

@@ -115,23 +115,23 @@ def _same(c: Conversion, self: Value, **others: Any) -> Value:
 
 def _aligned(c: Conversion, *parts: Any) -> tuple[list[Any], Value]:
     """Values, weights and numbers as what broadcasts in Keras as in PyTorch, and the value whose axes it has."""
-    found = [one for one in parts if isinstance(one, Value)]
-    like = max(found, key=lambda one: len(one.axes))
+    values = [one for one in parts if isinstance(one, Value)]
+    like = max(values, key=lambda one: len(one.axes))
     plain = [isinstance(one, np.ndarray) and (one.size > 1 or c.is_trained(one)) for one in parts]
-    if any(len(one.axes) != len(like.axes) or one.flat != like.flat for one in found) or (like.flat and any(plain)):
+    if any(len(one.axes) != len(like.axes) or one.flat != like.flat for one in values) or (like.flat and any(plain)):
         parts, like = tuple(c.natural(one) if isinstance(one, Value) else one for one in parts), c.natural(like)
-    made: list[Any] = []
+    operands: list[Any] = []
     for one, own in zip(parts, plain, strict=True):
         if isinstance(one, Value):
             fits = len(one.axes) < len(like.axes) or one.flat is not None
-            made.append(one.tensor if fits else c.ordered(one, like.axes).tensor)
+            operands.append(one.tensor if fits else c.ordered(one, like.axes).tensor)
         elif own:
             if one.ndim > len(like.axes):
                 raise c.refuse("weights of no more axes than the sample were expected")
-            made.append(c.own(one, like.axes).tensor)
+            operands.append(c.own(one, like.axes).tensor)
         else:
-            made.append(float(one.item()) if isinstance(one, np.ndarray) else one)
-    return made, like
+            operands.append(float(one.item()) if isinstance(one, np.ndarray) else one)
+    return operands, like
 
 
 def _of_two(function: Callable[[Any, Any], Any], positive: bool = False) -> Callable[..., Value]:
@@ -155,8 +155,8 @@ CONVERTED |= {f"{name}_": CONVERTED[name] for name in ("add", "sub", "mul", "div
 def _power(c: Conversion, self: Any, exponent: Any) -> Value:
     if not isinstance(exponent, int | float):
         raise c.refuse("an exponent that is a number was expected")
-    made = ops.square(self.tensor) if exponent == 2 else ops.power(self.tensor, float(exponent))
-    return replace(self, tensor=made, positive=exponent == 2)
+    raised = ops.square(self.tensor) if exponent == 2 else ops.power(self.tensor, float(exponent))
+    return replace(self, tensor=raised, positive=exponent == 2)
 
 
 @converts("addcmul")
@@ -231,11 +231,11 @@ def _select(c: Conversion, self: Any, dim: int = 0, index: int | None = None) ->
     if has is None:
         raise c.refuse("each sample for itself was expected, and it takes one of the batch")
     axes = tuple(axis - (axis > gone) for axis in v.axes if axis != gone)
-    made = [
+    selected = [
         Value(_cut(v, dim, one % has), axes, positive=v.positive)
         for one in ([index] if index is not None else range(has))
     ]
-    return made[0] if index is not None else made
+    return selected[0] if index is not None else selected
 
 
 # Shapes.
@@ -300,8 +300,8 @@ def _expand(c: Conversion, self: Any, size: Any = None, **others: Any) -> Value:
     wanted = c.program.shapes[c.node.outputs[0]]
     if isinstance(self, np.ndarray):  # weights, once for each sample
         count = c.sample[(slice(None), *(slice(0, 1) for _ in c.sample.shape[1:]))] * 0.0
-        made = ops.reshape(count, (-1, *(1 for _ in wanted[1:]))) + c.own(self, tuple(range(len(wanted)))).tensor
-        return Value(made, tuple(range(len(wanted))))
+        expanded = ops.reshape(count, (-1, *(1 for _ in wanted[1:]))) + c.own(self, tuple(range(len(wanted)))).tensor
+        return Value(expanded, tuple(range(len(wanted))))
     v = c.natural(self) if self.flat else self
     if len(wanted) != len(v.axes):
         raise c.refuse("as many axes as before were expected")

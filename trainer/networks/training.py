@@ -63,10 +63,10 @@ def check_reads_y(run: Run, model: Any) -> None:
     for a recipe that does not ask for y in each release, it is only said.
     """
     recipe = run.recipe
-    found, guessing = unseen_accuracy(run.dataset().for_training(), model)
+    accuracy, guessing = unseen_accuracy(run.dataset().for_training(), model)
     look = recipe.classifiers.look
-    far = look is not None and found < look - LOOK_POINTS
-    if beats_guessing(found, guessing) and not far:
+    far = look is not None and accuracy < look - LOOK_POINTS
+    if beats_guessing(accuracy, guessing) and not far:
         return
     seen = "" if look is None else f", and the look of `recipe new` read {look:.1%}"
     another = network(recipe.classifiers.architecture, run.dataset().input).another
@@ -75,7 +75,7 @@ def check_reads_y(run: Run, model: Any) -> None:
         cure = "give another `classifiers.target.trained`, or leave it out"
     smaller = " or, if that is enough for your use, lower `classifiers.look`" if far else ""
     sentence = (
-        f"D_y reads y in {found:.1%} of the second slice; always guessing the commonest class is right in "
+        f"D_y reads y in {accuracy:.1%} of the second slice; always guessing the commonest class is right in "
         f"{guessing:.1%}{seen}."
     )
     if run.facts["budget"] == "quick" or recipe.limits.target_accuracy <= guessing:
@@ -191,8 +191,8 @@ def looks_wrong(
         return f"Its {what or 'order of colours looks'} wrong: with {change} it is right in {right:.1%}. State that."
     counts = np.zeros((len(classes), len(classes)), np.int64)  # of each class, what is said of it
     np.add.at(counts, (labels, tried[0][3].argmax(axis=1)), 1)
-    rows, said = linear_sum_assignment(-counts)
-    right = float(counts[rows, said].sum() / len(labels))
+    rows, columns = linear_sum_assignment(-counts)
+    right = float(counts[rows, columns].sum() / len(labels))
     if right >= sure:
         return (
             f"Its order of classes looks wrong: in another it is right in {right:.1%}. Its logits must be those of "

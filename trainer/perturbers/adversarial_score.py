@@ -57,8 +57,8 @@ def read_too(
     some = few(dataset, seen.take(np.arange(min(SMALL.rows, len(seen)))))
     parts = ((made(some.x), some.y), (held_made, held.y))
     left, test = (Released(x, np.zeros_like(y), y) for x, y in parts)
-    asked = replace(dataset, theta=np.full((1, len(dataset.y_names)), 1 / len(dataset.y_names)))
-    return replace(score, reader_accuracy=_most(asked, left, test, READERS))
+    about_y = replace(dataset, theta=np.full((1, len(dataset.y_names)), 1 / len(dataset.y_names)))
+    return replace(score, reader_accuracy=_most(about_y, left, test, READERS))
 
 
 def _most(dataset: Dataset, left: Released, test: Released, families: Sequence[Adversary]) -> float:

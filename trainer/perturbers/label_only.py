@@ -152,18 +152,18 @@ def _learn_privately(dataset: Dataset, model: Any, asked: Private, log: Log) -> 
     """
     from edgeveil.trainer.ext import private
 
-    part, rows, made = private.guarded(dataset, asked)
+    part, rows, plan = private.guarded(dataset, asked)
     u, noise = dataset.unit(part.x), private.Secret()
-    steps = private.train_encoder(model, u, part.y, rows, made, noise=noise, log=log)
-    count, sigma = len(dataset.y_names), made.pictures.sigma
+    steps = private.train_encoder(model, u, part.y, rows, plan, noise=noise, log=log)
+    count, sigma = len(dataset.y_names), plan.pictures.sigma
     pictures = private.noisy_pictures(u, part.y, count, rows, sigma=sigma, noise=noise, log=log)
     unit = "row" if dataset.units is None else dataset.units.kind
     log.record(
         private={
             "unit": unit,
-            "units": made.units,
-            "encoder": {**made.encoder.claim.as_dict(), "clip": asked.clip, "lot": asked.lot, **steps},
-            "pictures": made.pictures.as_dict(),
+            "units": plan.units,
+            "encoder": {**plan.encoder.claim.as_dict(), "clip": asked.clip, "lot": asked.lot, **steps},
+            "pictures": plan.pictures.as_dict(),
         }
     )
     marks = {

@@ -141,7 +141,7 @@ def _largest_scale(dataset: Dataset, levels: int, goal: Goal, log: Log) -> Fract
     floor = goal.limits.target_accuracy
     needed = min(1.0, floor + SPARE * math.sqrt(floor * (1 - floor) / len(choose)))
     x, y = (np.concatenate([values] * math.ceil(FEWEST_JUDGED / len(choose))) for values in (choose.x, choose.y))
-    found = scale_for(float(SWEPT[0]), levels)
+    largest = scale_for(float(SWEPT[0]), levels)
     with progress("eps from 100 downwards", total=len(SWEPT), done=0) as advance:
         for number, eps in enumerate(SWEPT, 1):
             scale = scale_for(float(eps), levels)
@@ -151,5 +151,5 @@ def _largest_scale(dataset: Dataset, levels: int, goal: Goal, log: Log) -> Fract
             advance(eps=float(eps), acc_y=accuracy)
             if accuracy < needed:
                 break
-            found = scale
-    return found
+            largest = scale
+    return largest

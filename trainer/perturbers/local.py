@@ -153,13 +153,13 @@ class Local(Perturber):
         """Raise ``ValueError`` where what is kept does not fit the mechanism."""
         if is_vector and self.hold != "none":
             raise ValueError(f'no `hold` with `of = "{self.of}"`: a vector that is kept is no stream; report classes')
-        kept = self.mechanism in KEPT_MECHANISMS
-        if kept and self.hold == "none":
+        keeps_answer = self.mechanism in KEPT_MECHANISMS
+        if keeps_answer and self.hold == "none":
             raise ValueError(
                 f'`hold` of "track" or "period:600s" with "{self.mechanism}", which keeps its permanent answer so long'
             )
-        if kept != (self.instantaneous is not None):
-            raise ValueError(f'{"" if kept else "no "}`instantaneous` with `mechanism = "{self.mechanism}"`')
+        if keeps_answer != (self.instantaneous is not None):
+            raise ValueError(f'{"" if keeps_answer else "no "}`instantaneous` with `mechanism = "{self.mechanism}"`')
         if self.instantaneous is not None and self.instantaneous >= self.epsilon:
             raise ValueError(
                 f"`instantaneous` below `epsilon`, which all answers together tell, {self.epsilon:g}; got "
@@ -202,9 +202,9 @@ def reading(section: Local, spec: InputSpec) -> FittedPerturber:
     if "radius" not in named("mean")[section.mechanism].fields:
         spec = within(spec, section.radius)
     low, high = np.asarray(spec.low, np.float64), np.asarray(spec.high, np.float64)
-    made = of_vector(section.mechanism, "u", spec.shape[0], section.epsilon, radius=section.radius)
-    decoder = made.decoder(np.diag((high - low) / 2), (high + low) / 2)
-    return reported(spec, (preprocess_stage(spec),), made, decoder=decoder)
+    design = of_vector(section.mechanism, "u", spec.shape[0], section.epsilon, radius=section.radius)
+    decoder = design.decoder(np.diag((high - low) / 2), (high + low) / 2)
+    return reported(spec, (preprocess_stage(spec),), design, decoder=decoder)
 
 
 def within(spec: InputSpec, radius: float) -> InputSpec:
@@ -218,9 +218,9 @@ def _label(section: Local, dataset: Dataset, model: Any) -> FittedPerturber:
     """The predicted class's report; its pictures are the class means of the second slice."""
     part, classes = dataset.part("perturber"), len(dataset.y_names)
     means = class_means(dataset.unit(part.x), part.y, classes)[:, None]
-    made = _of_category(section, "predicted", classes)
+    design = _of_category(section, "predicted", classes)
     fitted = reported(
-        dataset.input, class_of(dataset.input, model, "predicted"), made, **_pictures(dataset, made, means)
+        dataset.input, class_of(dataset.input, model, "predicted"), design, **_pictures(dataset, design, means)
     )
     return replace(fitted, models={"classifier": model}, stream=_stream(section))
 
@@ -232,14 +232,14 @@ def _code(section: Local, dataset: Dataset, fitted: FittedPerturber, codes: int)
     pictures = table.reshape(codes, -1, *table.shape[1:])
     if table.dtype.kind in "iu":  # whole samples already
         pictures = dataset.unit(pictures).reshape(pictures.shape)
-    made = _of_category(section, "code", codes)
-    told = reported(dataset.input, fitted.stages[: until + 1], made, **_pictures(dataset, made, pictures))
+    design = _of_category(section, "code", codes)
+    told = reported(dataset.input, fitted.stages[: until + 1], design, **_pictures(dataset, design, pictures))
     return replace(told, models=fitted.models, substituted=fitted.substituted, stream=_stream(section))
 
 
 def _of_category(section: Local, input_: str, k: int) -> Design:
-    made = of_category(section.mechanism, input_, k, section.epsilon, once=section.instantaneous)
-    return made if section.hold == "none" or section.instantaneous is not None else held(made)
+    design = of_category(section.mechanism, input_, k, section.epsilon, once=section.instantaneous)
+    return design if section.hold == "none" or section.instantaneous is not None else held(design)
 
 
 def _stream(section: Local) -> Mapping[str, Any] | None:

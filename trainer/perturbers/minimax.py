@@ -126,7 +126,7 @@ class Minimax(Generated):
         def judged(number: int) -> Judged:
             draw = np.random.default_rng([seed, number, 1])
             sent = dataset.as_sent(generate(networks.generator, chosen_u, self.noise, draw))
-            found = score_checkpoint(
+            score = score_checkpoint(
                 chosen_u,
                 sent,
                 to_choose.y,
@@ -140,15 +140,15 @@ class Minimax(Generated):
             def made_of(x: np.ndarray) -> np.ndarray:
                 return raw(dataset.as_sent(generate(networks.generator, dataset.unit(x), self.noise, draw)))
 
-            shown = {"acc_y": found.target_accuracy, "distance": found.distance}
-            measured = found.as_dict()
+            shown = {"acc_y": score.target_accuracy, "distance": score.distance}
+            measured = score.as_dict()
             if number % self.judge_every and number != budget.epochs:
                 return Judged(measured, None, shown)
             seen = few(dataset, to_fit.take(draw.permutation(len(to_fit))[: adversarial_score.SMALL.rows]))
             accuracy = adversarial_score.adversarial_accuracy(dataset, seen, made_of(seen.x), to_choose, raw(sent))
-            found = adversarial_score.read_too(found, rule["floor"], dataset, seen, made_of, to_choose, raw(sent))
-            measured, shown["acc_y"] = {**found.as_dict(), "fresh_accuracy": accuracy}, found.kept_accuracy
-            return Judged(measured, adversarial_score.rank(found, accuracy, **rule), shown | {"fresh acc_z": accuracy})
+            score = adversarial_score.read_too(score, rule["floor"], dataset, seen, made_of, to_choose, raw(sent))
+            measured, shown["acc_y"] = {**score.as_dict(), "fresh_accuracy": accuracy}, score.kept_accuracy
+            return Judged(measured, adversarial_score.rank(score, accuracy, **rule), shown | {"fresh acc_z": accuracy})
 
         ships = {"generator": networks.generator}
         run_epochs(log, epochs=budget.epochs, trained=networks.trained(), ships=ships, epoch=epoch, judged=judged)
@@ -161,14 +161,14 @@ def build(dataset: Dataset, section: Minimax, target: Any, sensitive: Any, *, se
 
     from edgeveil.models import adversaries
 
-    made = prgan.build(dataset.input, section, target, sensitive, seed=seed, noise=section.noise)
+    prgan_networks = prgan.build(dataset.input, section, target, sensitive, seed=seed, noise=section.noise)
     learning = []
     for make in adversaries.adversaries(dataset.input.shape, len(dataset.z_names)):
         model = make()
         optimizer = keras.optimizers.Adam(section.adversary_learning_rate)
         optimizer.build(model.trainable_variables)
         learning.append(Adversary(make, model, optimizer, [v.numpy() for v in optimizer.variables]))
-    return Networks(**vars(made), adversaries=learning)
+    return Networks(**vars(prgan_networks), adversaries=learning)
 
 
 def training_step(networks: Networks, theta: np.ndarray, section: Minimax) -> Any:
@@ -187,29 +187,33 @@ def training_step(networks: Networks, theta: np.ndarray, section: Minimax) -> An
     def step(u: Any, y: Any, z: Any, noise: Any) -> dict[str, Any]:
         parts = [tf.split(value, shares) for value in (u, y, z, noise)]
         for of_u, of_y, of_z, of_noise in zip(*(part[1:] for part in parts), strict=True):
-            made = networks.sent(generator([of_u, of_noise], training=True))
+            perturbed = networks.sent(generator([of_u, of_noise], training=True))
             possible = tf.gather(med, of_y) > 0
             for adversary in networks.adversaries:
                 with tf.GradientTape() as tape:
-                    logits = tf.where(possible, adversary.model(made, training=True), -1e9)
+                    logits = tf.where(possible, adversary.model(perturbed, training=True), -1e9)
                     loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(of_z, logits))
                 descend(loss, tape, adversary.model, adversary.optimizer)
         u, y, _, noise = (part[0] for part in parts)
         losses = {}
         if section.gan:
-            made = networks.sent(generator([u, noise], training=True))
-            losses["loss_discriminator"] = train_discriminator(discriminator, networks.discriminator_optimizer, u, made)
+            perturbed = networks.sent(generator([u, noise], training=True))
+            losses["loss_discriminator"] = train_discriminator(
+                discriminator, networks.discriminator_optimizer, u, perturbed
+            )
         with tf.GradientTape() as tape:
-            made = networks.sent(generator([u, noise], training=True))
+            perturbed = networks.sent(generator([u, noise], training=True))
             p = tf.gather(med, y)
-            each = [tf.reduce_mean(med_cross_entropy(a.model(made, training=False), p)) for a in networks.adversaries]
-            logits = networks.target(made, training=False)
+            each = [
+                tf.reduce_mean(med_cross_entropy(a.model(perturbed, training=False), p)) for a in networks.adversaries
+            ]
+            logits = networks.target(perturbed, training=False)
             keep = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
-            hinge = hinge_loss(u, made, section.distance)
+            hinge = hinge_loss(u, perturbed, section.distance)
             hidden = tf.add_n(each) / len(each)
             total = section.alpha * (keep + hidden) + section.beta * hinge
             if section.gan:
-                losses["loss_gan"] = tf.reduce_mean(tf.nn.softplus(-discriminator(made, training=False)))
+                losses["loss_gan"] = tf.reduce_mean(tf.nn.softplus(-discriminator(perturbed, training=False)))
                 total += section.gan * losses["loss_gan"]
         descend(total, tape, generator, networks.generator_optimizer)
         losses |= {"loss_sensitive": hidden, "loss_target": keep, "loss_hinge": hinge, "loss_generator": total}

@@ -232,7 +232,7 @@ class PrGan(Generated):
 
         def judged(_number: int) -> Judged:
             sent = made_of(chosen_u)
-            made = score_checkpoint(
+            score = score_checkpoint(
                 chosen_u,
                 sent,
                 to_choose.y,
@@ -242,9 +242,9 @@ class PrGan(Generated):
                 sensitive=goal.sensitive,
             )
             learned_on = dataset, to_fit, lambda x: raw(made_of(dataset.unit(x)))
-            made = adversarial_score.read_too(made, rule["floor"], *learned_on, to_choose, raw(sent))
-            shown = {"acc_y": made.kept_accuracy, "acc_z": made.sensitive_accuracy, "distance": made.distance}
-            return Judged(made.as_dict(), made.rank(**rule), shown)
+            score = adversarial_score.read_too(score, rule["floor"], *learned_on, to_choose, raw(sent))
+            shown = {"acc_y": score.kept_accuracy, "acc_z": score.sensitive_accuracy, "distance": score.distance}
+            return Judged(score.as_dict(), score.rank(**rule), shown)
 
         ships = {"generator": networks.generator}
         run_epochs(log, epochs=budget.epochs, trained=networks.trained(), ships=ships, epoch=epoch, judged=judged)
@@ -312,23 +312,23 @@ def training_step(networks: Networks, theta: np.ndarray, section: PrGan) -> Any:
     def step(u: Any, y: Any) -> dict[str, Any]:
         losses = {}
         with tf.GradientTape() as tape:
-            made = networks.sent(generator(u, training=True))
+            perturbed = networks.sent(generator(u, training=True))
             if section.kind != "ngp":
                 with tape.stop_recording():
                     losses["loss_discriminator"] = train_discriminator(
-                        discriminator, networks.discriminator_optimizer, u, made
+                        discriminator, networks.discriminator_optimizer, u, perturbed
                     )
-            z_term = med_cross_entropy(networks.sensitive(made, training=False), tf.gather(med, y))
+            z_term = med_cross_entropy(networks.sensitive(perturbed, training=False), tf.gather(med, y))
             adversary = tf.reduce_mean(z_term)
-            hinge = hinge_loss(u, made, section.distance)
+            hinge = hinge_loss(u, perturbed, section.distance)
             losses |= {"loss_sensitive": adversary, "loss_hinge": hinge}
             if section.kind != "ap":
-                logits = networks.target(made, training=False)
+                logits = networks.target(perturbed, training=False)
                 losses["loss_target"] = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
                 adversary += losses["loss_target"]
             total = section.alpha * adversary + section.beta * hinge
             if section.kind != "ngp":
-                losses["loss_gan"] = tf.reduce_mean(tf.nn.softplus(-discriminator(made, training=False)))
+                losses["loss_gan"] = tf.reduce_mean(tf.nn.softplus(-discriminator(perturbed, training=False)))
                 total += losses["loss_gan"]
         descend(total, tape, generator, networks.generator_optimizer)
         return losses | {"loss_generator": total}

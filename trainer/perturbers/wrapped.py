@@ -147,22 +147,22 @@ class Wrapped(Perturber):
         if self.model.partition(":")[0] in FUNCTIONS:
             network, text = _function(self.model, dataset)
             fitted, facts = as_perturber(dataset.input, network, kind="wrapped", model="wrapped"), {"function": text}
-            said = f"The function is {text}."
+            sentence = f"The function is {text}."
         else:
             one = _Model(Path(self.model), dataset.input, self)
-            takes, found = self._takes(one, dataset.unit(x))
+            takes, is_detected = self._takes(one, dataset.unit(x))
             outside = one.check(takes, dataset.unit(x))
             fitted, facts = one.fitted(takes), {"takes": asdict(takes), "outside": outside}
-            said = f"{one.path.name} takes {takes.text()}{' (found)' if found else ''}."
+            sentence = f"{one.path.name} takes {takes.text()}{' (found)' if is_detected else ''}."
             if outside > 0.01:
-                said += f" {outside:.0%} of the values that it gives lie outside its range and are clipped."
+                sentence += f" {outside:.0%} of the values that it gives lie outside its range and are clipped."
         telling, through = ~constant(x), unchanged(dataset.input, x, fitted.frames(x))
         if 2 * through.sum() > telling.sum():
             raise BadInput(
                 f"{self.model}: {through.sum()} of {telling.sum()} samples come out unchanged, so it hides nothing. "
                 "Give a model that perturbs, or state the range that it takes: low and high."
             )
-        return fitted, facts, said
+        return fitted, facts, sentence
 
     def _takes(self, one: _Model, u: np.ndarray) -> tuple[Takes, bool]:
         """What the model takes, and whether some of it was found: ``u`` (n, *shape) are samples in the unit cube."""
@@ -172,13 +172,13 @@ class Wrapped(Perturber):
             raise BadInput(f"colours=bgr: samples of three colours were expected; these are of {one.spec.shape}.")
         if self.size is not None:
             takes = replace(takes, size=(self.size[0], self.size[1]))
-        low, high, found = self.low, self.high, False
+        low, high, is_detected = self.low, self.high, False
         if low is None or high is None:
             low, high = one.find_range(takes, u, self.gives)
-            found = one.spec.low is not None
+            is_detected = one.spec.low is not None
         gives = self.gives or [low, high]
         takes = replace(takes, low=float(low), high=float(high), gives_low=float(gives[0]), gives_high=float(gives[1]))
-        return takes, found
+        return takes, is_detected
 
 
 # A model of a file: what it takes, whether it does the same each time, and its networks.
@@ -216,10 +216,10 @@ class _Model:
         if size is not None and self.spec.kind != "image":
             raise BadInput(f"size is for pictures, and these are {self.spec.plural}: leave it out.")
         turned = (sample[-1], *sample[:-1])
-        found = "last" if self.shape == sample else "first" if self.shape == turned and len(own) > 1 else None
+        detected = "last" if self.shape == sample else "first" if self.shape == turned and len(own) > 1 else None
         if stated == "first" and turned == sample == self.shape:
-            found = "first"
-        if found is None:
+            detected = "first"
+        if detected is None:
             resize = ""
             if self.spec.kind == "image" and len(self.shape) == 3:
                 high, wide = self.shape[:2] if self.shape[2] == own[2] else self.shape[1:]
@@ -228,17 +228,17 @@ class _Model:
                 f"{self.path}: a model of samples of the shape {sample} was expected, as the data have; it takes "
                 f"{self.shape}. Give one of that shape{resize}."
             )
-        if stated is not None and stated != found:
+        if stated is not None and stated != detected:
             raise BadInput(
-                f"{self.path}: layout={stated} was stated, and its input {self.shape} has channels {found}: the "
-                f"samples are {own}, channels last. Write layout={found}."
+                f"{self.path}: layout={stated} was stated, and its input {self.shape} has channels {detected}: the "
+                f"samples are {own}, channels last. Write layout={detected}."
             )
         if self.gives != self.shape:
             raise BadInput(
                 f"{self.path}: an output of the input's kind was expected, of the shape {self.shape}; it gives "
                 f"{self.gives}. Give a model whose output is a perturbed sample."
             )
-        return found
+        return detected
 
     def find_range(self, takes: Takes, u: np.ndarray, gives: Sequence[float] | None) -> tuple[float, float]:
         """The first range within which the model gives values that differ, as samples do. Raises ``BadInput``."""
@@ -306,9 +306,9 @@ class _Model:
         models = {name: network for name, network in models.items() if network is not None}
         flow, stages = "u", [preprocess_stage(self.spec)]
         for name in models:
-            made = "v" if name == list(models)[-1] else f"{name}_out"
-            stages.append({"stage": "artefact", "model": name, "inputs": {SAMPLE: flow}, "outputs": {OUTPUT: made}})
-            flow = made
+            output = "v" if name == list(models)[-1] else f"{name}_out"
+            stages.append({"stage": "artefact", "model": name, "inputs": {SAMPLE: flow}, "outputs": {OUTPUT: output}})
+            flow = output
         stages.append(output_stage(self.spec))
         return FittedPerturber("wrapped", self.spec, tuple(stages), (frame_output(self.spec),), models=models)
 
@@ -364,8 +364,8 @@ def _keras(path: Path, spec: InputSpec, stated: Wrapped) -> Any:
 def _given(path: Path, data: bytes) -> GivenFile:
     """The file with the manifest's entry for it."""
     form = path.suffix[1:].lower()
-    if found := problems(data, form):
-        raise BadInput(f"{path} cannot ship: {found[0].text}; {found[0].cure}.")
+    if faults := problems(data, form):
+        raise BadInput(f"{path} cannot ship: {faults[0].text}; {faults[0].cure}.")
     try:
         graph = read(data, form)
     except BadInput as error:

@@ -401,8 +401,8 @@ class Data(Section):
 
     def fact(self, name: str) -> Any:
         """A fact of the data set (see ``edgeveil.trainer.datasets.readings.DataSet``); None of the user's own data."""
-        found = None if self.own else SETS.find(self.source)
-        return found.facts.get(name) if found else None
+        data_set = None if self.own else SETS.find(self.source)
+        return data_set.facts.get(name) if data_set else None
 
     @property
     def own(self) -> tuple[str, Path] | None:

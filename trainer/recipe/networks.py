@@ -40,8 +40,8 @@ def networks(role: str) -> tuple[str, ...]:
 
 def own_function(architecture: str) -> tuple[Path, str] | None:
     """File and function of an architecture that is a user's own, ``FILE.py:FUNCTION``; None for a name."""
-    found = re.fullmatch(r"(.+\.py):([A-Za-z_]\w*)", architecture)
-    return None if found is None else (Path(found[1]), found[2])
+    match = re.fullmatch(r"(.+\.py):([A-Za-z_]\w*)", architecture)
+    return None if match is None else (Path(match[1]), match[2])
 
 
 def is_function(architecture: str) -> bool:

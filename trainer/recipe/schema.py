@@ -119,17 +119,17 @@ class Recipe(Section):
 
     def _spends(self) -> None:
         """Raise ``ValueError`` where ``[spending]`` and what the perturber promises do not fit."""
-        asked = self.perturber.spends
+        release_epsilon = self.perturber.spends
         if self.spending is None:
-            if asked is not None:
+            if release_epsilon is not None:
                 raise ValueError("a section [spending] with `perturber.epsilon`: what a unit's releases may add up to")
             return
         if not self.perturber.promises:
             raise ValueError(
                 f'no [spending] for perturber.kind = "{self.perturber.kind}" without `epsilon`: it promises none'
             )
-        if asked is not None and self.spending.most < asked:
-            raise ValueError(f"`spending.most` of at least one release's `perturber.epsilon`, {asked:g}")
+        if release_epsilon is not None and self.spending.most < release_epsilon:
+            raise ValueError(f"`spending.most` of at least one release's `perturber.epsilon`, {release_epsilon:g}")
 
     def _counts(self) -> None:
         """Raise ``ValueError`` where ``[count]`` is not one that a device can follow."""
@@ -201,13 +201,13 @@ class Recipe(Section):
         recipe = cls.check(table, origin=origin)
         for code in () if taken is None else set(recipe.code()).difference(taken):
             check_code(code, folder, origin)
-        found: dict[str, Any] = {}
+        paths: dict[str, Any] = {}
         if recipe.data.own is not None:
             own, path = recipe.data.own
-            found["source"] = f"{own}:{(folder / path.expanduser()).resolve()}"
+            paths["source"] = f"{own}:{(folder / path.expanduser()).resolve()}"
         if recipe.data.labels is not None:
-            found["labels"] = str((folder / Path(recipe.data.labels).expanduser()).resolve())
-        data = recipe.data.model_copy(update=found)
+            paths["labels"] = str((folder / Path(recipe.data.labels).expanduser()).resolve())
+        data = recipe.data.model_copy(update=paths)
         parts = {"classifiers": recipe.classifiers.resolved(folder), "perturber": recipe.perturber.resolved(folder)}
         return recipe.model_copy(update={"data": data, **parts})
 

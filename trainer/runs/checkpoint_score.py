@@ -193,19 +193,19 @@ def run_epochs(
     with whole_steps() as check, progress("perturber", total=epochs, done=facts["epoch"]) as advance:
         for number in range(facts["epoch"] + 1, epochs + 1):
             losses = epoch(number)
-            found = judged(number)
-            measured = losses | {f"validation_{name}": value for name, value in found.measured.items()}
+            judgement = judged(number)
+            measured = losses | {f"validation_{name}": value for name, value in judgement.measured.items()}
             if facts["first_loss"] is None:
                 facts["first_loss"] = losses["loss_generator"]
             check_converging(number, measured, losses["loss_generator"], facts["first_loss"])
             log.metric(stage="perturber", step=number, **measured)
-            rank = None if found.rank is None else list(found.rank)
+            rank = None if judgement.rank is None else list(judgement.rank)
             if rank is not None and (facts["rank"] is None or rank < facts["rank"]):
                 facts |= {"best_epoch": number, "rank": rank}
-                best.save(**found.measured)
+                best.save(**judgement.measured)
             facts["epoch"] = number
             last.save(**facts)
-            advance(**found.shown)
+            advance(**judgement.shown)
             check()
     best.restore()
     log.record(chosen_epoch=facts["best_epoch"])
@@ -219,8 +219,8 @@ def check_converging(number: int, measured: Mapping[str, float], loss: float, fi
         what = f"the generator's loss went from {first:.3g} to {loss:.3g}"
     else:
         return
-    kept = f"The checkpoint of epoch {number - 1} is kept. " if number > 1 else ""
+    note = f"The checkpoint of epoch {number - 1} is kept. " if number > 1 else ""
     raise LimitNotMet(
-        f"Training diverged in epoch {number}: {what}. {kept}Lower `perturber.learning_rate` or `perturber.alpha` and "
+        f"Training diverged in epoch {number}: {what}. {note}Lower `perturber.learning_rate` or `perturber.alpha` and "
         "train into another folder."
     )

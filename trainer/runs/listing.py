@@ -90,8 +90,8 @@ def differences(runs: Sequence[Path]) -> dict[str, list[Any]]:
     """The keys of the recipes that differ between runs, each with its value in every run; None where it has none."""
     all_ = [settings(run) for run in runs]
     keys = sorted({key for one in all_ for key in one})
-    found = {key: [one.get(key) for one in all_] for key in keys}
-    return {key: values for key, values in found.items() if any(value != values[0] for value in values)}
+    by_key = {key: [one.get(key) for one in all_] for key in keys}
+    return {key: values for key, values in by_key.items() if any(value != values[0] for value in values)}
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
@@ -125,22 +125,22 @@ def _audits(root: Path) -> Iterator[tuple[Path, Attack]]:
         folder = path.parent
         try:
             report = json.loads((folder / "export.json").read_text())
-            found = as_schema_2(json.loads(path.read_text()))
-            worst, chance = best_attack(found), max(chances(found).values())
+            document = as_schema_2(json.loads(path.read_text()))
+            worst, chance = best_attack(document), max(chances(document).values())
             run = (folder / report["run"]).resolve()
-            yield run, Attack(str(folder), str(found.get("artefact", "")), float(worst["value"]), float(chance))
+            yield run, Attack(str(folder), str(document.get("artefact", "")), float(worst["value"]), float(chance))
         except (OSError, ValueError, LookupError, TypeError, AttributeError, StopIteration):
             continue  # no export of ours, or one of another version: it is no figure of a run
 
 
 def _facts(run: Path) -> dict[str, Any]:
     try:
-        found = json.loads((run / "run.json").read_text())
+        facts = json.loads((run / "run.json").read_text())
     except (OSError, ValueError) as error:
         raise BadInput(
             f"A run was expected in {run}; there is none ({reason(error)}). See `edgeveil run list`."
         ) from None
-    return found if isinstance(found, dict) else {}
+    return facts if isinstance(facts, dict) else {}
 
 
 def _recipe(run: Path) -> dict[str, Any]:
@@ -186,8 +186,8 @@ class MlflowStore:
         self.folder = folder.absolute()
         try:
             self._client = MlflowClient(tracking_uri=self.folder.as_uri())
-            found = self._client.get_experiment_by_name(EXPERIMENT)
-            self._experiment = self._client.create_experiment(EXPERIMENT) if found is None else found.experiment_id
+            earlier = self._client.get_experiment_by_name(EXPERIMENT)
+            self._experiment = self._client.create_experiment(EXPERIMENT) if earlier is None else earlier.experiment_id
         except (MlflowException, OSError) as error:
             raise BadInput(
                 f"EDGEVEIL_TRACK: a folder for MLflow was expected at {folder}; nothing can be written there: "
@@ -199,13 +199,13 @@ class MlflowStore:
         from mlflow.entities import Metric, Param, RunTag
 
         params = {**settings(run), **_given(run)}
-        made = self._client.create_run(self._experiment, run_name=run.absolute().name)
-        self._batches(made.info.run_id, params=[Param(key, str(value)) for key, value in params.items()])
-        self._batches(made.info.run_id, metrics=[Metric(*each) for each in _metrics(run)])
+        copy = self._client.create_run(self._experiment, run_name=run.absolute().name)
+        self._batches(copy.info.run_id, params=[Param(key, str(value)) for key, value in params.items()])
+        self._batches(copy.info.run_id, metrics=[Metric(*each) for each in _metrics(run)])
         tags = {key: str(_facts(run).get(key)) for key in ("recipe", "state", "limit_met")}
-        self._client.log_batch(made.info.run_id, tags=[RunTag(f"edgeveil.{key}", value) for key, value in tags.items()])
-        self._client.set_terminated(made.info.run_id)
-        return made.info.run_id
+        self._client.log_batch(copy.info.run_id, tags=[RunTag(f"edgeveil.{key}", value) for key, value in tags.items()])
+        self._client.set_terminated(copy.info.run_id)
+        return copy.info.run_id
 
     def _batches(self, run_id: str, **entities: list[Any]) -> None:
         for kind, every in entities.items():

@@ -91,13 +91,13 @@ class Checkpoint:
 
 def package_versions(names: Iterable[str]) -> dict[str, str]:
     """The versions of those of these packages that are installed."""
-    found = {}
+    versions = {}
     for name in names:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 PACKAGES = ("edgeveil", "tensorflow", "tensorflow-cpu", "keras", "numpy", "scikit-learn")
@@ -277,9 +277,9 @@ class Run:
 
     def _forget_metrics(self, stage: str, step: int) -> None:
         lines = self.metrics()
-        kept = [line for line in lines if line["stage"] != stage or line["step"] < step]
-        if len(kept) < len(lines):
-            text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in kept)
+        remaining = [line for line in lines if line["stage"] != stage or line["step"] < step]
+        if len(remaining) < len(lines):
+            text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in remaining)
             write_atomic(self.folder / "metrics.jsonl", text.encode())
 
     def dataset(self) -> Dataset:

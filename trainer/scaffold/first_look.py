@@ -188,13 +188,13 @@ def quick_run(recipe: Recipe, folder: Path, classifiers: Path | None = None) -> 
         run = train(recipe, folder, budget="quick", classifiers=classifiers, trial=True)
     except LimitNotMet:
         return None
-    found = run.facts["validation"]
+    figures = run.facts["validation"]
     return Seen(
         recipe.perturber.kind,
         recipe.classifiers.architecture,
-        max(found["target_accuracy"], found["reader_accuracy"]),
-        found["reader"],
-        found["rows"],
+        max(figures["target_accuracy"], figures["reader_accuracy"]),
+        figures["reader"],
+        figures["rows"],
         unseen_accuracy(run.dataset().for_training(), run.classifiers()["target"])[0],
     )
 
@@ -251,38 +251,38 @@ def floor(reads: float, chance: float, rows: int = ROWS) -> float:
 
 def notes(on_y: Look, on_z: Look, tried: Sequence[Tried], *, untried: bool = False) -> list[str]:
     """What a person should know of the look, in sentences. ``untried``: networks were left out, and could be tried."""
-    said = []
+    sentences = []
     if tried:
         others = ", ".join(f"{one.architecture} {one.accuracy:.1%}" for one in tried)
-        said.append(
+        sentences.append(
             f"y of rows not seen: {others}, {on_y.reader} {on_y.accuracy:.1%}, always guessing the commonest of "
             f"its {on_y.classes} classes {on_y.chance:.1%}. The recipe has {tried[0].architecture}."
         )
         if tried[0].accuracy < on_y.accuracy - LOOK_POINTS:
-            said.append(
+            sentences.append(
                 f"No network here reads y as {on_y.reader} can ({on_y.accuracy:.1%}): give features in place of raw "
                 "samples, or more rows."
             )
     for one, name, what in ((on_y, "y", "keep"), (on_z, "z", "hide")):
         if one.blind:
-            said.append(
+            sentences.append(
                 f"{one.reader.capitalize()} reads {name} in {one.accuracy:.1%}, and always guessing its commonest "
                 f"class is right in {one.chance:.1%}: there may be little to {what}."
             )
     best = max([on_y.accuracy, *(one.accuracy for one in tried)])
     if best < on_y.chance + HARDLY * (1 - on_y.chance):
         more = " Without --no-trial, small networks are tried as well." if untried else ""
-        said.append(
+        sentences.append(
             f"Here y is read in {best:.1%} at best, hardly more than the {on_y.chance:.1%} of guessing, and a "
             f"perturber keeps no more of it: give features in place of raw samples, or more rows.{more}"
         )
         cut = [one.architecture for one in tried if one.cut]
         if cut:
-            said.append(
+            sentences.append(
                 f"The trial's {TRIAL_S:.0f} s were over before {' and '.join(cut)} had been trained to the end, so y "
                 "may be read better than that: `edgeveil train` on this recipe says."
             )
-    return said
+    return sentences
 
 
 class _Share:

@@ -44,16 +44,16 @@ class Steps:
     def parse(cls, words: Sequence[str]) -> Steps:
         """From KEY=VALUE each. Raises ``BadInput``."""
         types = {"rate": float, "channels": str, "window": int, "hop": int, "time": str}
-        found: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
         for word in words:
             key, _, value = word.partition("=")
             try:
-                found[key] = types[key](value)
+                settings[key] = types[key](value)
             except (KeyError, ValueError):
                 raise BadInput(
                     f"--series: expected {EXAMPLE.removeprefix('--series ')}, or window, hop or time; got {word}."
                 ) from None
-        return cls(**found)
+        return cls(**settings)
 
     def given(self) -> list[str]:
         """The options that were given, with their values."""
@@ -179,14 +179,14 @@ class Given:
 
 def camera_of(words: Sequence[str]) -> tuple[str | None, str | None, str | None, str | None]:
     """``capture``, ``size``, ``crop`` and ``fit`` of ``Given`` from KEY=VALUE each. Raises ``BadInput``."""
-    found = dict(word.partition("=")[::2] for word in words)
-    if wrong := sorted(set(found) - {"frame", "size", "crop", "fit"}) or [
-        key for key, value in found.items() if not value
+    settings = dict(word.partition("=")[::2] for word in words)
+    if wrong := sorted(set(settings) - {"frame", "size", "crop", "fit"}) or [
+        key for key, value in settings.items() if not value
     ]:
         raise BadInput(
             f"--camera: expected frame=640x480x3, size=32x32, crop=480x480 or fit=letterbox; got {wrong[0]}."
         )
-    return found.get("frame"), found.get("size"), found.get("crop"), found.get("fit")
+    return settings.get("frame"), settings.get("size"), settings.get("crop"), settings.get("fit")
 
 
 def data_section(given: Given, rows: np.ndarray | None = None) -> dict[str, Any]:

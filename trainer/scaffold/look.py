@@ -114,12 +114,12 @@ def unnamed_subjects(given: Given) -> list[str]:
     if given.kind == "npz" or recordings or given.subject is not None or given.session is not None:
         return []
     table = read_table("csv", given.labels_file()) if given.kind in PICTURES else given.table
-    found = _subjects(given, _columns(table))
-    if not found:
+    candidates = _subjects(given, _columns(table))
+    if not candidates:
         return []
     part = "" if given.kind in PICTURES or not given.is_table else " It is a part of x now."
     return [
-        f"{listed(found)} could say whose a sample is: name it with --subject, or samples of one person are in "
+        f"{listed(candidates)} could say whose a sample is: name it with --subject, or samples of one person are in "
         f"training and in the test, and every number flatters.{part}"
     ]
 
@@ -177,9 +177,9 @@ def _series(given: Given) -> Found:
         for name, values, names in both
     ]
     notes = [] if dataset.cluster_kind else ["nothing says whose a window is: those of one person may be in two slices"]
-    found = Counter(dataset.cluster.tolist()) if dataset.cluster is not None else {}
-    if found:
-        notes.append(f"{len(found)} {dataset.cluster_kind}s, none of them in two slices")
+    clusters = Counter(dataset.cluster.tolist()) if dataset.cluster is not None else {}
+    if clusters:
+        notes.append(f"{len(clusters)} {dataset.cluster_kind}s, none of them in two slices")
     x = dataset.x
     return Found(given.source, "series", len(x), "windows of a series", *_samples(x), labels, notes, wrong)
 

@@ -56,17 +56,17 @@ def of_data(dataset: Dataset) -> list[str]:
 
 def _rare(dataset: Dataset) -> list[str]:
     rows = dataset.slices.rows()
-    said = []
+    sentences = []
     for of, labels, names in (("y", dataset.y, dataset.y_names), ("z", dataset.z, dataset.z_names)):
         counts = np.bincount(labels[rows], minlength=len(names))
         few = [f'"{name}" {count}' for name, count in zip(names, counts, strict=True) if count < RATE]
         if few:
             listed = ", ".join(few[:3]) + (f" and {len(few) - 3} more" if len(few) > 3 else "")
-            said.append(
+            sentences.append(
                 f"Classes of {of} with fewer than {RATE} rows: {listed}. What is said of them is mostly chance: "
                 "add rows, merge classes, or leave these out."
             )
-    return said
+    return sentences
 
 
 def _people(dataset: Dataset) -> list[str]:

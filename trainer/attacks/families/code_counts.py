@@ -143,21 +143,21 @@ def cross_validated(
     than a guess where there is no leak. So with clusters its ``accuracy`` is ``chance`` plus its gain over itself with
     z shuffled over whole clusters (``null``, whose spread gives the interval), its AUC likewise.
     """
-    found = attacked(_counted_elsewhere(part, part.z, code, prior, codes, rng), part)
+    scores = attacked(_counted_elsewhere(part, part.z, code, prior, codes, rng), part)
     if part.cluster is None:
-        return found
+        return scores
     nulls = [
         attacked(_counted_elsewhere(part, z, code, prior, codes, rng), replace(part, z=z))
         for z in certificate.shuffled_labels(part.z, part.y, shuffles=SHUFFLES, rng=rng, cluster=part.cluster)
     ]
     by_chance = np.array([one["accuracy"] for one in nulls])
     null, null_auc = float(by_chance.mean()), float(np.mean([one["auc"] for one in nulls]))
-    gained = found["accuracy"] - null
+    gained = scores["accuracy"] - null
     half = float(stats.norm.ppf(0.975) * by_chance.std(ddof=1))
     ends = {"accuracy": gained, "low": gained - half, "high": gained + half}
     return {
         **{name: float(np.clip(chance + end, 0, 1)) for name, end in ends.items()},
-        "auc": float(np.clip(found["auc"] - null_auc + 0.5, 0, 1)),
+        "auc": float(np.clip(scores["auc"] - null_auc + 0.5, 0, 1)),
         "null": null,
     }
 

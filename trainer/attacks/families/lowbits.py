@@ -35,10 +35,10 @@ class LowBits(Adaptive):
             bits = features.low_bits(part, levels=levels)
             return np.concatenate([bits, features.remainders(part, levels)], axis=1)
 
-        found = screened(bits_of(problem.fit), problem.fit.y, problem.fit.z)
+        selected_bits = screened(bits_of(problem.fit), problem.fit.y, problem.fit.z)
 
         def view(part: Released) -> np.ndarray:
-            bits = bits_of(part)[:, found].astype(np.float32)
+            bits = bits_of(part)[:, selected_bits].astype(np.float32)
             return np.concatenate([bits, features.side(problem, part)], axis=1)
 
         return trees(problem, view, seed)

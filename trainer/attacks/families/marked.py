@@ -54,11 +54,11 @@ class MarkedRows(Adaptive):
             return marks.of_rows(part.x, mark) * signs
 
         scores, degrees = dependence(signed(stop), stop, np.eye(problem.z_classes)[1:])
-        kept = np.minimum(p, KEPT * stats.chi2.sf(scores, max(1, degrees))) < CONFIRMED
+        confirmed = np.minimum(p, KEPT * stats.chi2.sf(scores, max(1, degrees))) < CONFIRMED
 
         def view(part: Released) -> np.ndarray:
             known = features.side(problem, part)
-            seen = signed(part)[:, kept]
+            seen = signed(part)[:, confirmed]
             # Rows of each y have weights of their own.
             of_y = seen[:, :, None] * known[:, None, : problem.theta.shape[0]]
             return np.concatenate([of_y.reshape(len(part), -1), known], axis=1)

@@ -58,7 +58,7 @@ class NearestAttack:
     def probabilities(self, part: Released) -> np.ndarray:
         """The z of the nearest references of the same y, nearer ones counting more, joined with P(z | y)."""
         x = _thin(self.standard.apply(features.unit(self.problem, part)))
-        found = self.problem.base(part).copy()
+        votes = self.problem.base(part).copy()
         for row, window in enumerate(x):
             same = np.flatnonzero(self.known.y == part.y[row])
             if not len(same):
@@ -66,8 +66,8 @@ class NearestAttack:
             far = dtw(window, self.windows[same])
             near = np.argsort(far, kind="stable")[:NEIGHBOURS]
             weight = 1 / (far[near] + 1e-6)
-            np.add.at(found[row], self.known.z[same[near]], weight / weight.sum())
-        return found / found.sum(axis=1, keepdims=True)
+            np.add.at(votes[row], self.known.z[same[near]], weight / weight.sum())
+        return votes / votes.sum(axis=1, keepdims=True)
 
 
 def dtw(window: np.ndarray, references: np.ndarray) -> np.ndarray:

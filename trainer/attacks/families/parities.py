@@ -71,10 +71,10 @@ class Parities(Adaptive):
     def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
         """Search parities on ``fit``, confirm them on ``stop``, then train trees on them."""
         problem = problem.capped(problem.budget.rows)
-        found, levels = confirmed(search(problem, seed), problem.stop, problem), Levels.from_samples(problem.fit.x)
+        selected, levels = confirmed(search(problem, seed), problem.stop, problem), Levels.from_samples(problem.fit.x)
 
         def view(part: Released) -> np.ndarray:
-            return np.concatenate([seen(part, found, levels), features.side(problem, part)], axis=1)
+            return np.concatenate([seen(part, selected, levels), features.side(problem, part)], axis=1)
 
         return trees(problem, view, seed)
 
@@ -85,13 +85,13 @@ def columns(part: Released, levels: Levels | None) -> np.ndarray:
     Three planes, of large frames fewer; of floats on even steps, ``levels``, those of the steps come first. Outputs
     ``also`` count as 1 where they are above one half (they are one-hot); codes give their binary digits.
     """
-    found = [features.low_bits(part, int(np.clip(MOST_COLUMNS / part.x[:1].size, 1, PLANES)), levels)]
+    blocks = [features.low_bits(part, int(np.clip(MOST_COLUMNS / part.x[:1].size, 1, PLANES)), levels)]
     if part.also is not None:
-        found.append((part.also > 0.5).astype(np.uint8))
+        blocks.append((part.also > 0.5).astype(np.uint8))
     if part.codes is not None:
         code = np.asarray(part.codes.received, np.int64).reshape(len(part), 1)
-        found.append(((code >> np.arange(12)) & 1).astype(np.uint8))
-    return np.concatenate(found, axis=1)
+        blocks.append(((code >> np.arange(12)) & 1).astype(np.uint8))
+    return np.concatenate(blocks, axis=1)
 
 
 def higher(part: Released, levels: Levels | None) -> np.ndarray:
@@ -123,11 +123,11 @@ def picked(part: Released, numbers: np.ndarray, levels: Levels | None) -> np.nda
     """These of ``columns`` and, behind them, ``higher``, uint8 (n, k); some rows at a time, for large frames are many
     bits."""
     step = max(1, int(MOST_BITS / EVERY_PLANE / max(1, part.x[:1].size)))
-    made = [np.empty((0, len(numbers)), np.uint8)]
+    pieces = [np.empty((0, len(numbers)), np.uint8)]
     for start in range(0, len(part), step):
         piece = part.take(np.arange(start, min(len(part), start + step)))
-        made.append(np.concatenate([columns(piece, levels), higher(piece, levels)], axis=1)[:, numbers])
-    return np.concatenate(made)
+        pieces.append(np.concatenate([columns(piece, levels), higher(piece, levels)], axis=1)[:, numbers])
+    return np.concatenate(pieces)
 
 
 def search(problem: Problem, seed: int) -> list[Parity]:
@@ -365,14 +365,14 @@ def solved(
     if len(bits) < needed:
         return []
     goals = contrasts.T[z].astype(np.uint8)
-    found: dict[int, Parity] = {}
+    by_goal: dict[int, Parity] = {}
     for _ in range(TRIES):
         rows = rng.choice(len(bits), needed, replace=False)
         for goal, support in solve(system[rows], goals[rows]).items():
-            found.setdefault(goal, tuple(int(one) for one in support if one < bits.shape[1]))
-        if len(found) == goals.shape[1]:
+            by_goal.setdefault(goal, tuple(int(one) for one in support if one < bits.shape[1]))
+        if len(by_goal) == goals.shape[1]:
             break
-    return [parity for parity in found.values() if parity]
+    return [parity for parity in by_goal.values() if parity]
 
 
 def solve(system: np.ndarray, goals: np.ndarray) -> dict[int, np.ndarray]:

@@ -44,14 +44,14 @@ class SortedValues(Adaptive):
 
 def sorted_features(problem: Problem, part: Released) -> np.ndarray:
     """Sorted values and gaps, counts of what is different, y and further outputs of each row, float32 (n, k)."""
-    step, made = max(1, int(MOST_AT_ONCE / part.x[:1].size)), []
+    step, blocks = max(1, int(MOST_AT_ONCE / part.x[:1].size)), []
     for start in range(0, len(part), step):
         piece = part.take(np.arange(start, min(len(part), start + step)))
         values = np.sort(features.flat(problem, piece), axis=1)
         gaps = np.sort(np.diff(values, axis=1), axis=1)
         some = [each[:, _places(each.shape[1])] for each in (values, gaps)]
-        made.append(np.concatenate([*some, different(piece.x), features.side(problem, piece)], axis=1))
-    return np.concatenate(made)
+        blocks.append(np.concatenate([*some, different(piece.x), features.side(problem, piece)], axis=1))
+    return np.concatenate(blocks)
 
 
 def different(x: np.ndarray) -> np.ndarray:

@@ -39,8 +39,8 @@ class Scored:
         same = number[0] == number[1]
 
         def figure(weight: np.ndarray) -> float:
-            found = np.array([measure(curve.weighted(weight[piece])) for curve, piece in curves])
-            known = found[~np.isnan(found)]  # a draw may leave a fold without pairs of one kind
+            of_folds = np.array([measure(curve.weighted(weight[piece])) for curve, piece in curves])
+            known = of_folds[~np.isnan(of_folds)]  # a draw may leave a fold without pairs of one kind
             return float(known.mean()) if len(known) else float("nan")
 
         drawn = []

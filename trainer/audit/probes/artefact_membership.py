@@ -58,14 +58,14 @@ class Training:
 
 def network(manifest: Mapping[str, Any], head: str) -> Network | None:
     """The network that ships and reads y off the sample, but for the ``head``; None where there is none."""
-    made = {
+    networks = {
         name: Network(stage["model"], output, name)
         for stage in manifest["stages"]
         if stage["stage"] == "artefact" and stage["model"] != head
         for output, name in stage["outputs"].items()
     }
     decided = (stage["input"] for stage in manifest["stages"] if stage.get("op") == "argmax")
-    return next((made[name] for name in decided if name in made), None)
+    return next((networks[name] for name in decided if name in networks), None)
 
 
 def only_logits(manifest: Mapping[str, Any], found: Network, classes: int) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def _shadows(
     # All shadows together cost what one network's training may.
     most = budget.macs / (len(inside) * max(1, keras_macs(shipped).macs) * half)
     epochs = max(1, min(training.epochs, budget.epochs, int(most)))
-    found = []
+    confidences = []
     for number, mine in enumerate(inside):
         rng = np.random.default_rng([seed, number])
         model.set_weights(keras.models.clone_model(shipped).get_weights())  # drawn anew
@@ -146,8 +146,8 @@ def _shadows(
             order = rng.permutation(rows)[: len(rows) // batch * batch]
             for lot in order.reshape(-1, batch):
                 step(tf.constant(lot))
-        found.append(confidence(predict(model, u), labels))
-    return np.array(found)
+        confidences.append(confidence(predict(model, u), labels))
+    return np.array(confidences)
 
 
 class ArtefactMembership(Probe):
@@ -161,14 +161,14 @@ class ArtefactMembership(Probe):
         """None of a bundle without networks, nor of a board's outputs."""
         import keras
 
-        subject, dataset, asked = about.subject, about.dataset, (about.budget, about.seed)
+        subject, dataset, effort = about.subject, about.dataset, (about.budget, about.seed)
         if not subject.manifest["models"] or about.there is not None:
             return []
-        found = network(subject.manifest, HEAD)
-        if found is not None:
-            model = about.run.perturber().models[found.model]
-            logits = model.outputs[model.output_names.index(found.output)]
-        if found is None or logits.shape[-1] != len(dataset.y_names):
+        decider = network(subject.manifest, HEAD)
+        if decider is not None:
+            model = about.run.perturber().models[decider.model]
+            logits = model.outputs[model.output_names.index(decider.output)]
+        if decider is None or logits.shape[-1] != len(dataset.y_names):
             target = about.run.recipe.data.target
             return [not_run(NAME, f"no network of it decides {target}, whose logits this attack reads")]
         shipped = keras.Model(model.inputs[0], logits)
@@ -177,10 +177,10 @@ class ArtefactMembership(Probe):
         itself = len(mine) == len(theirs) and all(map(np.array_equal, mine, theirs))
         training = _as_trained(about.run, itself=itself)
         if subject.artefact == KERAS:
-            return run(lambda x: predict(shipped, dataset.unit(x)), shipped, dataset, training, *asked)
-        manifest = only_logits(subject.manifest, found, len(dataset.y_names))
+            return run(lambda x: predict(shipped, dataset.unit(x)), shipped, dataset, training, *effort)
+        manifest = only_logits(subject.manifest, decider, len(dataset.y_names))
         with running(replace(subject, manifest=manifest), about.run) as ask:
-            return run(lambda x: ask(x)["logits"], shipped, dataset, training, *asked)
+            return run(lambda x: ask(x)["logits"], shipped, dataset, training, *effort)
 
 
 def _as_trained(run: Run, *, itself: bool) -> Training:

@@ -61,7 +61,7 @@ class LinkedCodes(Probe):
         learns = {"both": at.learn, "fresh": at.fresh} if len(dataset.slices.attack) else {"old": at.learn}
         tables = {on: _knowing(released.take(part), prior) for on, part in learns.items()}
         received = codes.received.astype(np.int64)
-        found = []
+        findings = []
         for (on, part), length in (*product(learns.items(), LENGTHS), *product(learns.items(), LONGER)):
             try:
                 fit, test = (
@@ -69,7 +69,7 @@ class LinkedCodes(Probe):
                     for of in (part, at.test)
                 )
             except BadInput as error:
-                found.append(Finding(self.asks, f"{length} linked", learned_on=on, not_run=str(error), more=KIND))
+                findings.append(Finding(self.asks, f"{length} linked", learned_on=on, not_run=str(error), more=KIND))
                 continue
             table = tables[on]
             some = fit.take(rng.permutation(len(fit))[:MOST_TRACKS])
@@ -89,5 +89,5 @@ class LinkedCodes(Probe):
             for name, p in answers.items():
                 right = rate(p.argmax(axis=1) == test.z)
                 one = f"{length} linked, {name}"
-                found.append(Finding.measured(self.asks, one, "right", right, learned_on=on, **facts))
-        return found
+                findings.append(Finding.measured(self.asks, one, "right", right, learned_on=on, **facts))
+        return findings

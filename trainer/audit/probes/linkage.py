@@ -80,11 +80,11 @@ def _folds(who: np.ndarray, first: int, rng: np.random.Generator) -> list[Fold] 
             f"z has {len(people)} values; at least {FEWEST_PEOPLE} people are needed to learn on some and judge others"
         )
     parts = np.array_split(people, min(FOLDS, len(people) // 2))
-    found = []
+    folds = []
     for part in parts:
         own, fresh = np.isin(who, part), place >= first
-        found.append(Fold(place[~own], place[~own & fresh], place[own & fresh]))
-    return found
+        folds.append(Fold(place[~own], place[~own & fresh], place[own & fresh]))
+    return folds
 
 
 def _pairs(among: np.ndarray, known: Known, rng: np.random.Generator) -> Pairs:
@@ -141,8 +141,8 @@ def _learned(features: np.ndarray, fold: Fold, known: Known, trees: int, rng: np
         return candidates[0]
 
     def quality(score: Score) -> float:
-        found = score(features[judged.i], features[judged.j])
-        return areas.area(areas.curve(found, judged.same))
+        scores = score(features[judged.i], features[judged.j])
+        return areas.area(areas.curve(scores, judged.same))
 
     return max(candidates, key=quality)
 

@@ -106,12 +106,12 @@ class Membership(Probe):
             parts.append(released.also[place])
         sent = np.concatenate(parts, axis=1)
         held = np.concatenate([sent, _held(released, dataset, rows, place)], axis=1)
-        found = []
+        findings = []
         for name, features in ((SENT, sent), (HELD, held)):
             score = np.zeros(len(place))
             for half in (0, 1):
                 model = _trees(features[fold != half], member[fold != half], min(budget.trees, 100), seed)
                 score[fold == half] = model.predict_proba(features[fold == half])[:, 1]
             scored = Scored(score, member, fold, unit, unit)
-            found += [scored.finding(ASKED, name, one, rng, text=MEANING) for one in ("auc", "recognised")]
-        return found
+            findings += [scored.finding(ASKED, name, one, rng, text=MEANING) for one in ("auc", "recognised")]
+        return findings

@@ -47,13 +47,13 @@ class OnBoard:
 
 def draws(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Entries of outputs that hand out what each draw stage drew."""
-    found = []
+    entries = []
     for stage in manifest["stages"]:
         if stage["stage"] == "draw":
             shape, dtype = list(stage.get("shape", [])), kind_of(stage).dtype
             entry = {"kind": "code", "tensor": stage["output"], "shape": shape, "dtype": dtype}
-            found.append({"name": _DRAWN + stage["output"], **entry})
-    return found
+            entries.append({"name": _DRAWN + stage["output"], **entry})
+    return entries
 
 
 def section(there: OnBoard, subject: Subject, dataset: Dataset, perturbed: Perturbed, target: Any) -> dict[str, Any]:
@@ -62,16 +62,16 @@ def section(there: OnBoard, subject: Subject, dataset: Dataset, perturbed: Pertu
     test = dataset.part("test")
     drawn = {name[len(_DRAWN) :]: value for name, value in outputs.items() if name.startswith(_DRAWN)}
     declared, here = as_received(subject, _replayed(subject, test.x, drawn))
-    made = as_received(subject, outputs)[1]
-    found = []
+    board_outputs = as_received(subject, outputs)[1]
+    comparisons = []
     for output in _kept(declared, perturbed):
         name, kind = output["name"], output["kind"]
-        found.append(_compared(name, kind, here[name], made[name], test.cluster))
+        comparisons.append(_compared(name, kind, here[name], board_outputs[name], test.cluster))
         if kind == "frame":
-            y, y_there = (logits(target, dataset.unit(frames[name])).argmax(axis=1) for frames in (here, made))
-            found.append(_compared("y read from it", "label", y, y_there, test.cluster))
+            y, y_there = (logits(target, dataset.unit(frames[name])).argmax(axis=1) for frames in (here, board_outputs))
+            comparisons.append(_compared("y read from it", "label", y, y_there, test.cluster))
     if perturbed.table is not None:
-        found.append(_compared("code before the channel", "code", here[SENT], outputs[SENT], test.cluster))
+        comparisons.append(_compared("code before the channel", "code", here[SENT], outputs[SENT], test.cluster))
     ran = there.rows.ran
     return {
         **there.rows.board,
@@ -80,7 +80,7 @@ def section(there: OnBoard, subject: Subject, dataset: Dataset, perturbed: Pertu
         "numpy": ran["numpy"],
         "bundle": there.bundle,
         "rows": len(test),
-        "compared": found,
+        "compared": comparisons,
         "meaning": there.meaning,
     }
 
@@ -135,6 +135,6 @@ class OnBoardSection(Section):
 
     def keys(self, about: About) -> dict[str, Any]:
         """``on_board``, as ``section``."""
-        there = cast(OnBoard, about.there)
+        on_board = cast(OnBoard, about.there)
         target = about.classifiers["target"]
-        return {self.name: section(there, about.subject, about.dataset, about.perturbed, target)}
+        return {self.name: section(on_board, about.subject, about.dataset, about.perturbed, target)}

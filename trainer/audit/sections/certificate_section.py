@@ -58,12 +58,12 @@ def per_code_section(
     the independent units, ``cluster`` (n,), and ``slices`` those that the rows are of. F is also given for so many
     linked ``releases``.
     """
-    asked: dict[str, Any] = {"shape": shape, "cluster": cluster, "confidence": confidence, "tried": tried}
-    every = per_code(y, code, z, rng=np.random.default_rng([seed, 11]), **asked)
+    settings: dict[str, Any] = {"shape": shape, "cluster": cluster, "confidence": confidence, "tried": tried}
+    every = per_code(y, code, z, rng=np.random.default_rng([seed, 11]), **settings)
     often = None
     if every.fewest < RATE:
         try:
-            often = per_code(y, code, z, rng=np.random.default_rng([seed, 11]), fewest=RATE, **asked)
+            often = per_code(y, code, z, rng=np.random.default_rng([seed, 11]), fewest=RATE, **settings)
         except BadInput:  # no pair has as many
             often = None
     bound = every if often is None else often
@@ -84,25 +84,25 @@ def per_code_section(
         "pairs": {"bounded": bound.pairs, "rare": bound.rare, "unseen": bound.unseen},
         **{"share": bound.share, "fewest": every.fewest, "needed": needed, "confidence": confidence, "tried": tried},
     }
-    found = [_bounded(EVERY, bound, text, given=given, more=more)]
+    findings = [_bounded(EVERY, bound, text, given=given, more=more)]
     if sendable is not None:
         predicted = code // (shape[1] // shape[0])
-        one = per_code(predicted, code, z, rng=np.random.default_rng([seed, 13]), **asked)
+        one = per_code(predicted, code, z, rng=np.random.default_rng([seed, 13]), **settings)
         codes = int(sendable.sum())
         more = {**KIND, "codes": codes, "unseen": codes - one.pairs, "fewest": one.fewest if codes == one.pairs else 0}
         given = more["fewest"] >= RATE
-        found.append(_bounded(OF_CLASS, one, _sentence_of_class(one, more, unit), given=given, more=more))
-    if given or found[0].bound:
+        findings.append(_bounded(OF_CLASS, one, _sentence_of_class(one, more, unit), given=given, more=more))
+    if given or findings[0].bound:
         text = "F if the codes are independent given y and z: compare the attack on linked codes"
         linked = [(t, bound.linked(t)) for t in releases if t > 1]
-        found += [
+        findings += [
             Finding(
                 CODES, f"{t} linked, at most if independent", "factor", factor, rows=bound.units, text=text, more=KIND
             )
             for t, factor in linked
             if math.isfinite(factor)
         ]
-    return found
+    return findings
 
 
 def _bounded(name: str, found: PerCode, text: str, *, given: bool, more: Mapping[str, Any]) -> Finding:
@@ -264,7 +264,7 @@ def section(
     )
     free = population_free(certified.capacity, hidden_label=found.hidden_label)
     counted: dict[str, Any] = {"rows": certified.rows, "more": KIND}
-    made = [
+    findings = [
         *bounds,
         _averaged(question, certified, chance, unit, _people(dataset, halves), halves, stream),
         Finding(of, AVERAGE, "bits-counted", certified.bits, null=certified.null_bits, **counted),
@@ -273,9 +273,9 @@ def section(
     ]
     if table is not None:
         spread, text = _variation(q, 1 if found.hidden_label else classes[0]), "between two samples of one y-hat"
-        made.append(Finding(CHANNEL, "total variation, at most", "number", spread, text=text, more=KIND))
-        made += _same_samples(joint, q, rng)
-    return made
+        findings.append(Finding(CHANNEL, "total variation, at most", "number", spread, text=text, more=KIND))
+        findings += _same_samples(joint, q, rng)
+    return findings
 
 
 def _averaged(
@@ -321,12 +321,12 @@ def _sendable(found: Bottleneck, q: np.ndarray, groups: int) -> np.ndarray | Non
 
 def _same_samples(joint: np.ndarray, q: np.ndarray, rng: np.random.Generator) -> list[Finding]:
     """T releases of one x: what the counts ``joint`` (Y, R, Z) tell through the channel ``q``."""
-    found = []
+    findings = []
     for t in RELEASES:
         right = sequences.repeated(joint, q, releases=t, draws=DRAWS, rng=rng)
         text = "z from y and codes of one sample, by counts through the known channel"
-        found.append(Finding(CODES, f"{t} of one sample, counted", "right", right, text=text, more=KIND))
-    return found
+        findings.append(Finding(CODES, f"{t} of one sample, counted", "right", right, text=text, more=KIND))
+    return findings
 
 
 def population_free(capacity: float, *, hidden_label: bool) -> str:
@@ -453,7 +453,7 @@ class CertificateSection(Section):
 
     def measure(self, about: About, _found: Sequence[Finding]) -> list[Finding]:
         """As ``section``; where there is nothing to certify, why."""
-        perturbed, asked = about.perturbed, about.asked
+        perturbed, terms = about.perturbed, about.asked
         if isinstance(perturbed.bottleneck, str):
             return [Finding(about.sensitive, AVERAGE, not_run=f"No certificate: {perturbed.bottleneck}.", more=KIND)]
         return section(
@@ -462,8 +462,8 @@ class CertificateSection(Section):
             perturbed.outputs,
             of=about.sensitive,
             table=perturbed.table,
-            tried=asked.tried,
-            confidence=asked.confidence,
+            tried=terms.tried,
+            confidence=terms.confidence,
             strata=about.strata,
             seed=about.seed,
             stream=about.subject.manifest.get("stream"),

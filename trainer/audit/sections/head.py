@@ -41,10 +41,10 @@ def measured(facts: Mapping[str, Any], section: Recipe, classes: int, confidence
     fits, what = _fits(section, classes), "the head's fit"
     if without_noise(fits):
         return judged("head", what, "epsilon", claimed, None, FITS)
-    found = most_proved(fits, confidence=confidence)
-    if found is None:
+    proof = most_proved(fits, confidence=confidence)
+    if proof is None:
         raise AssertionError("two neighbours were fitted")
-    return judged("head", what, "epsilon", claimed, found.spent.epsilon, found.spent.runs)
+    return judged("head", what, "epsilon", claimed, proof.spent.epsilon, proof.spent.runs)
 
 
 def _fits(section: Recipe, classes: int) -> dict[str, np.ndarray]:
@@ -57,12 +57,12 @@ def _fits(section: Recipe, classes: int) -> dict[str, np.ndarray]:
         estimator.set_params(regularization=STIFF)
     # At the far corner: a row as long as the bounds allow.
     x = np.full((1, 2 if split else 1), getattr(estimator, "data_norm", 1.0))
-    found = {}
+    by_label = {}
     with warnings.catch_warnings(action="ignore"):  # of few rows
         for label in (0, 1):
             scores = [estimator.fit(x, np.array([label])).decision_function(x) for _ in range(FITS)]
-            found[str(label)] = np.array(scores).reshape(FITS, -1)
-    return found
+            by_label[str(label)] = np.array(scores).reshape(FITS, -1)
+    return by_label
 
 
 def _of_step(facts: Mapping[str, Any], classes: int, confidence: float) -> Finding:
@@ -72,9 +72,9 @@ def _of_step(facts: Mapping[str, Any], classes: int, confidence: float) -> Findi
     x = np.array([[1.0], [0.0]])  # the unit, and another whose gradient is 0
     hot, weights = np.eye(classes)[[1, 1]], FAR * np.eye(classes)[:, :1]
     sums = [clipped_sum(x[first:], hot[first:], weights, steps["clip"]).ravel() for first in (0, 1)]
-    found = noisy_steps(sums, facts["rows"], steps, confidence)
+    apart = noisy_steps(sums, facts["rows"], steps, confidence)
     what = "a step of DP-SGD with the row in its lot, of the head"
-    return judged("head", what, "mu", 1 / steps["sigma"], found.mu, found.runs)
+    return judged("head", what, "mu", 1 / steps["sigma"], apart.mu, apart.runs)
 
 
 class HeadSection(Section):
@@ -99,8 +99,8 @@ class HeadSection(Section):
         of = f"head, of {'the reading' if head.of == 'reading' else 'what is sent'}"
         reads = Finding.measured(about.target, of, "right", right, rows=len(test), more={"kind": "head"})
         promise = private.head_section(about.subject.manifest, head.mechanism, head.promise)
-        made = [reads, promised("head", promise, promise["mechanism"])]
+        findings = [reads, promised("head", promise, promise["mechanism"])]
         if about.spending and run.recipe.head is not None:
             confidence = shared(sum("holds" in one.more for one in found) + 1)
-            made.append(measured(run.facts["head"], run.recipe.head, len(dataset.y_names), confidence))
-        return made
+            findings.append(measured(run.facts["head"], run.recipe.head, len(dataset.y_names), confidence))
+        return findings

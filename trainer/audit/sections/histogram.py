@@ -34,13 +34,13 @@ def section(
     low = np.broadcast_to(np.asarray(0 if spec.low is None else spec.low), spec.shape)
     blank = perturb(np.repeat(low.astype(spec.dtype)[None], TRIES, axis=0))
     kinds = {"code": 0, "label": 1}
-    found = sorted((one for one in manifest["outputs"] if one["kind"] in kinds), key=lambda one: kinds[one["kind"]])
-    found = [one for one in found if outputs[one["name"]].ndim == 1 and outputs[one["name"]].dtype.kind in "iu"]
-    steady = [one for one in found if (blank[one["name"]] == blank[one["name"]][0]).all()]
-    if not found:
+    countable = sorted((one for one in manifest["outputs"] if one["kind"] in kinds), key=lambda one: kinds[one["kind"]])
+    countable = [one for one in countable if outputs[one["name"]].ndim == 1 and outputs[one["name"]].dtype.kind in "iu"]
+    steady = [one for one in countable if (blank[one["name"]] == blank[one["name"]][0]).all()]
+    if not countable:
         return None
     crops = (manifest.get("capture") or {}).get("crop") is not None
-    name = (steady if crops and steady else found)[0]["name"]
+    name = (steady if crops and steady else countable)[0]["name"]
     values = outputs[name]
     codes = int(max(values.max(), blank[name].max())) + 1
     if values.min() < 0 or codes > _MOST_CODES:

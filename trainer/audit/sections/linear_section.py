@@ -34,26 +34,26 @@ def predictors(section: LinearSection, dataset: Dataset, sent: np.ndarray, *, se
     """
     rows, first = dataset.slices.rows(), len(to_learn(dataset))
     x, sent = dataset.x[rows].astype(np.float64), sent.astype(np.float64)
-    hidden, kept = confidential(dataset, rows), wanted(dataset, rows)
+    hidden, retained = confidential(dataset, rows), wanted(dataset, rows)
     problem = linear_problem(section, dataset.for_training())
     moved = e_utility(problem.a_d, x, sent)
     most = promised(problem.a_d, x - problem.mean, problem.eps)
     known = LinearRefit(x[:first], hidden[:first])
     on_raw = known.predict(x[first:])
-    measure = _Measure(hidden, kept, first, dataset.part("test").cluster, seed, on_raw)
+    measure = _Measure(hidden, retained, first, dataset.part("test").cluster, seed, on_raw)
     old = len(dataset.slices.training())
     erased = predictor_metrics.fit(x[:old], hidden[:old]).clean(x)
     error = {"eps": problem.eps, "below_eps": float((most[first:] < problem.eps * (1 - 1e-9)).mean())}
     if section.meets_eps:
         error["largest_error"] = float(np.abs(moved - most).max())
     spread, test = intervals.mean(moved[first:], measure.clusters), len(rows) - first
-    found = [Finding.measured(WANTED, ERROR, "number", spread, rows=test, more={**KIND, **error})]
-    found += [*measure.leak(on_raw, KNOWN, RAW), *measure.leak(known.predict(sent[first:]), KNOWN)]
+    findings = [Finding.measured(WANTED, ERROR, "number", spread, rows=test, more={**KIND, **error})]
+    findings += [*measure.leak(on_raw, KNOWN, RAW), *measure.leak(known.predict(sent[first:]), KNOWN)]
     for name, vectors in ((REFIT, sent), (LEACE, erased)):
-        found += measure.leak(LinearRefit(vectors[:first], hidden[:first]).predict(vectors[first:]), name)
+        findings += measure.leak(LinearRefit(vectors[:first], hidden[:first]).predict(vectors[first:]), name)
     for name, of, vectors in ((REFIT, RAW, x), (REFIT, SENT, sent), (LEACE, SENT, erased)):
-        found += measure.ranked(vectors, name, of)
-    return found
+        findings += measure.ranked(vectors, name, of)
+    return findings
 
 
 class _Measure:

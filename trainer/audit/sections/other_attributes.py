@@ -73,7 +73,7 @@ def labels_of(rows: Labelled) -> tuple[list[Label], list[tuple[str, str]]]:
         if np.ptp(values) > 0 and name not in known:
             known[name] = (*_binned(values), True, False)
     ordered = name_of_z in rows.known and rows.known[name_of_z].ordered
-    asked, skipped = [Label(name_of_z, rows.z, rows.z_names, ordered, True)], []
+    labels, skipped = [Label(name_of_z, rows.z, rows.z_names, ordered, True)], []
     for name, (values, names, ordered, grouped) in known.items():
         if np.array_equal(values, rows.y):
             continue
@@ -84,13 +84,13 @@ def labels_of(rows: Labelled) -> tuple[list[Label], list[tuple[str, str]]]:
         if label is None:
             skipped.append((name, str(reason)))
         else:
-            asked.append(label)
-    for coarse in asked[1:]:
-        fine = next((one for one in asked[1:] if _asks(one, coarse)), None)
+            labels.append(label)
+    for coarse in labels[1:]:
+        fine = next((one for one in labels[1:] if _asks(one, coarse)), None)
         if fine is not None:
-            asked = [one for one in asked if one is not coarse]
+            labels = [one for one in labels if one is not coarse]
             skipped.append((coarse.name, f"it is one of the groupings of {fine.name}"))
-    return asked, skipped
+    return labels, skipped
 
 
 def _why_not(rows: Labelled, values: np.ndarray) -> str | None:
@@ -194,8 +194,8 @@ def section(
         shape = dataset.theta.shape[0], len(label.names)
         return counted_prior(dataset.y[learn], label.values[learn], shape)
 
-    found = asked(labels_of(Labelled.from_dataset(dataset)), of_z, prior(dataset), prior_of, pose, budget, seed)
-    return [replace(one, of=of) for one in found]
+    findings = asked(labels_of(Labelled.from_dataset(dataset)), of_z, prior(dataset), prior_of, pose, budget, seed)
+    return [replace(one, of=of) for one in findings]
 
 
 def quicker(budget: Budget) -> Budget:
@@ -216,7 +216,7 @@ def asked(
     prior in the place of z."""
     (z, *others), skipped = labels
     rng = np.random.default_rng([seed, 11])
-    found = [_Found(z, of_z, prior_of_z)]
+    attacked = [_Found(z, of_z, prior_of_z)]
     for place, label in enumerate(others):
         if place >= MOST_LABELS and not budget.every_family:
             skipped.append((label.name, f"a quick audit attacks {MOST_LABELS} labels; the thorough one attacks all"))
@@ -230,15 +230,15 @@ def asked(
         if attack is None:
             skipped.append((label.name, "no attack on it could be trained"))
         else:
-            found.append(_Found(label, attack, counted))
-    answers = {(place, kind): answer for place, one in enumerate(found) for kind, answer in _answers(one, rng)}
+            attacked.append(_Found(label, attack, counted))
+    answers = {(place, kind): answer for place, one in enumerate(attacked) for kind, answer in _answers(one, rng)}
     tested = [key for key, answer in answers.items() if answer.p is not None]
     p = dict(zip(tested, holm([answers[key].p or 0.0 for key in tested]), strict=True))
     neighbours = [key for key in answers if key[0] > 0]
     # A threshold is one of the groupings too, and the name that a reader knows it by.
     most = max(neighbours, key=lambda key: (round(answers[key].chosen_by, 3), key[1] == THRESHOLD), default=None)
     rows: list[Finding] = []
-    for place, one in enumerate(found):
+    for place, one in enumerate(attacked):
         rows += _of_label(one)
         for kind in (GROUPING, THRESHOLD):
             answer = answers.get((place, kind))
@@ -274,18 +274,18 @@ def _answers(found: _Found, rng: np.random.Generator) -> Iterator[tuple[str, Ans
 
 
 def _sides(label: Label) -> dict[str, np.ndarray]:
-    classes, found = len(label.names), {}
+    classes, sides = len(label.names), {}
     if classes == 2 or (label.grouped and classes <= MOST_CLASSES):
-        found[GROUPING] = groupings(classes)
+        sides[GROUPING] = groupings(classes)
     if label.ordered and classes > 2:
-        found[THRESHOLD] = thresholds(classes)
-    return found
+        sides[THRESHOLD] = thresholds(classes)
+    return sides
 
 
 def _of_label(found: _Found) -> list[Finding]:
     label, row, test = found.label, found.attack.row, found.attack.test
-    asked = sum(map(len, _sides(label).values())) or 1
-    more = {"kind": "label", "classes": len(label.names), "ordered": label.ordered, "questions": asked}
+    questions = sum(map(len, _sides(label).values())) or 1
+    more = {"kind": "label", "classes": len(label.names), "ordered": label.ordered, "questions": questions}
     chance = attack_metrics.accuracy(found.prior[test.y], test.z)
     right = intervals.Interval(row.accuracy, row.low, row.high)
     bits = intervals.Interval(row.bits_counted, row.bits_counted_low, row.bits_counted_high)

@@ -66,18 +66,18 @@ def moments_of(dataset: Dataset, named: Sequence[str]) -> tuple[str, ...]:
 
 def properties(dataset: Dataset, *, named: Sequence[str] = (), most: int = 6) -> list[Property]:
     """Those of ``moments_of``, and the data set's own attributes, ``most`` at most; never z."""
-    found = []
+    eligible = []
     if shown := moments_of(dataset, named):
         values = np.concatenate(
             [moments(dataset.unit(dataset.x[i : i + 4096])) for i in range(0, len(dataset.x), 4096)]
         )
-        found = [Property(name, values[:, MOMENTS.index(name)], 0) for name in shown]
+        eligible = [Property(name, values[:, MOMENTS.index(name)], 0) for name in shown]
     for name, values in dataset.attributes.items():
         if np.ptp(values) > 0:
             distinct, numbers = np.unique(values, return_inverse=True)
             few = len(distinct) <= MOST_CLASSES and bool((distinct == np.round(distinct)).all())
-            found.append(Property(name, numbers if few else values.astype(np.float64), len(distinct) if few else 0))
-    return found[:most]
+            eligible.append(Property(name, numbers if few else values.astype(np.float64), len(distinct) if few else 0))
+    return eligible[:most]
 
 
 @dataclass(frozen=True)
@@ -127,10 +127,10 @@ class Reader:
             self._model(self._inputs(shown.u[i : i + 2048]), training=False) for i in range(0, len(shown.u), 2048)
         ]
         answers = {name: np.concatenate([np.asarray(piece[name]) for piece in pieces]) for name in pieces[0]}
-        found = {"y": answers["y"].argmax(axis=1)}
+        predictions = {"y": answers["y"].argmax(axis=1)}
         for i, p in enumerate(self._known):
-            found[p.name] = answers[f"p{i}"].argmax(axis=1) if p.classes else answers[f"p{i}"][:, 0]
-        return found
+            predictions[p.name] = answers[f"p{i}"].argmax(axis=1) if p.classes else answers[f"p{i}"][:, 0]
+        return predictions
 
     def score(self, shown: Shown) -> Iterator[tuple[str | None, str, Interval]]:
         """How well that is: of y (None) and of each property, the figure, a rate or a correlation within y."""
@@ -209,13 +209,13 @@ def residual(values: np.ndarray, y: np.ndarray) -> np.ndarray:
 def chances(dataset: Dataset, known: list[Property]) -> Mapping[str, float]:
     """For every property of classes: how often the commonest of its class of y is right on the test slice."""
     training, test = to_learn(dataset), dataset.slices.test
-    found = {}
+    shares = {}
     for p in known:
         if p.classes:
             counts = np.zeros((len(dataset.y_names), p.classes))
             np.add.at(counts, (dataset.y[training], p.values[training]), 1)
-            found[p.name] = float((counts.argmax(axis=1)[dataset.y[test]] == p.values[test]).mean())
-    return found
+            shares[p.name] = float((counts.argmax(axis=1)[dataset.y[test]] == p.values[test]).mean())
+    return shares
 
 
 def _scaling(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
@@ -261,9 +261,9 @@ class Asked:
         chance = chances(self.dataset, self.known) if of == SENT else {}
         for question, figure, value in scores:
             more = {**KIND, "named_by_recipe": True} if of == SENT and question in self.named else KIND
-            asked = self.y if question is None else question
-            facts: dict[str, Any] = {"of": of, "null": chance.get(asked), "text": text, "more": more}
-            yield Finding.measured(asked, name, figure, value, **facts)
+            question_name = self.y if question is None else question
+            facts: dict[str, Any] = {"of": of, "null": chance.get(question_name), "text": text, "more": more}
+            yield Finding.measured(question_name, name, figure, value, **facts)
 
     def side(self, shown: Mapping[str, Shown], of: str) -> Iterator[Finding]:
         """What samples made of the raw ones are good for: a reader learns on them, and a discriminator."""
@@ -274,14 +274,14 @@ class Asked:
         first = Shown(dataset.unit(dataset.part("classifiers").x), dataset.slices.classifiers)
         half = len(clean.rows) // 2
         order = np.random.default_rng([self.seed, 8]).permutation(len(clean.rows))
-        real, made = (
+        real, perturbed = (
             Shown(of.u[rows], of.rows[rows]) for of, rows in ((clean, order[:half]), (shown["test"], order[half:]))
         )
         yield from self.answered(reader.score(clean), "trained on it", of, TRAINED)
         # Of what is sent y has its readers.
         read = (one for one in reader.score(shown["test"]) if one[0] is not None)
         yield from self.answered(read, "read from it", of, READ)
-        apart = discriminator_accuracy(dataset, (first, real), (shown["second"], made), effort, self.seed)
+        apart = discriminator_accuracy(dataset, (first, real), (shown["second"], perturbed), effort, self.seed)
         facts: dict[str, Any] = {"of": of, "null": 0.5, "text": TOLD_APART, "more": KIND}
         yield Finding.measured("told apart from raw samples", "discriminator", "right", apart, **facts)
 
@@ -291,13 +291,13 @@ def section(asked: Asked, frames: np.ndarray) -> list[Finding]:
     dataset = asked.dataset
     shown, test = _by_slice(dataset, frames), dataset.part("test")
     moved = (dataset.unit(test.x) - shown["test"].u).reshape(len(test), -1)
-    kept = correlations_with_intervals(dataset, test, frames[-len(test) :], named=asked.named)
+    by_property = correlations_with_intervals(dataset, test, frames[-len(test) :], named=asked.named)
     alike = {"distance": intervals.mean(np.linalg.norm(moved, axis=1), test.cluster)}
     alike |= _similarity(dataset, test, shown["test"].u, asked.seed)
     facts: dict[str, Any] = {"null": 0.0, "text": KEPT, "more": KIND}
     return [
         *asked.side(shown, SENT),
-        *(Finding.measured(name, "x to x'", "correlation", value, **facts) for name, value in kept.items()),
+        *(Finding.measured(name, "x to x'", "correlation", value, **facts) for name, value in by_property.items()),
         *(Finding.measured("likeness", name, "number", value, more=KIND) for name, value in alike.items()),
     ]
 
@@ -329,25 +329,25 @@ def correlations(dataset: Dataset, part: Part, frames: np.ndarray, *, named: tup
     What ``moments_of`` names is measured. An attribute of the data set is looked up where every frame is a
     sample of the data set (donors); else it is left out, because it is not known of a made frame.
     """
-    found = correlations_with_intervals(dataset, part, frames, named=named)
-    return {name: plain(value.estimate) for name, value in found.items()}
+    by_property = correlations_with_intervals(dataset, part, frames, named=named)
+    return {name: plain(value.estimate) for name, value in by_property.items()}
 
 
 def correlations_with_intervals(
     dataset: Dataset, part: Part, frames: np.ndarray, *, named: tuple[str, ...] = ()
 ) -> dict[str, Interval]:
     """As ``correlations``, each with its 95 % interval."""
-    found = {}
+    by_property = {}
     if shown := moments_of(dataset, named):
         before, after = moments(dataset.unit(part.x)), moments(dataset.unit(frames))
         for name in shown:
             i = MOMENTS.index(name)
-            found[name] = correlation(before[:, i], after[:, i], part.y, part.cluster)
+            by_property[name] = correlation(before[:, i], after[:, i], part.y, part.cluster)
     donors = _rows_of(dataset, frames) if dataset.attributes else None
     if donors is not None:
         for name, values in dataset.attributes.items():
-            found[name] = correlation(values[part.index], values[donors], part.y, part.cluster)
-    return found
+            by_property[name] = correlation(values[part.index], values[donors], part.y, part.cluster)
+    return by_property
 
 
 def _by_slice(dataset: Dataset, frames: np.ndarray) -> dict[str, Shown]:
@@ -379,14 +379,14 @@ def _rows_of(dataset: Dataset, frames: np.ndarray) -> np.ndarray | None:
     known = dataset.slices.training()
     different, which = np.unique(dataset.unit(frames).reshape(len(frames), -1), axis=0, return_inverse=True)
     samples = dataset.unit(dataset.x[known]).reshape(len(known), -1)
-    sums, found = samples.sum(axis=1, dtype=np.float64), np.empty(len(different), np.int64)
+    sums, row_of = samples.sum(axis=1, dtype=np.float64), np.empty(len(different), np.int64)
     for number, frame in enumerate(different):
         near = np.flatnonzero(np.abs(sums - frame.sum(dtype=np.float64)) <= ROUNDING * len(frame))
         same = near[(np.abs(samples[near] - frame) <= ROUNDING).all(axis=1)]
         if not len(same):
             return None
-        found[number] = known[same[0]]
-    return found[which.reshape(-1)]
+        row_of[number] = known[same[0]]
+    return row_of[which.reshape(-1)]
 
 
 def named_by(run: Run) -> tuple[str, ...]:
@@ -405,5 +405,5 @@ class Collateral(Section):
         outputs = about.subject.manifest["outputs"]
         if not any(output["kind"] == "frame" or "decoder" in output for output in outputs):
             return []
-        asked = Asked(about.dataset, about.target, named_by(about.run), about.budget.name, about.seed)
-        return section(asked, about.released.x)
+        request = Asked(about.dataset, about.target, named_by(about.run), about.budget.name, about.seed)
+        return section(request, about.released.x)

@@ -87,11 +87,11 @@ def sentence(
         again = "" if claim["period_s"] is None else f" in {claim['period_s']:g} s that the board is on"
         whose = "" if claim["unit"] == "release" else f"of one {claim['unit']} "
         stops = f"{what} {whose}add up, and the ledger stops them at {most}{again}"
-    kept = ", however often it is released while its track or period lasts" if held else ""
+    hold_clause = ", however often it is released while its track or period lasts" if held else ""
     alone = "" if once is None else f", and one release alone by e^{once:.4g}"
     return (
         f"One {what[:-1]} of this bundle changes the odds of anything about {of} by a factor of at most "
-        f"e^{alpha:g}{kept}{alone} "
+        f"e^{alpha:g}{hold_clause}{alone} "
         f"(alpha-local differential privacy, alpha = {alpha:g}, {HERE if claim is None else ON_BOARD}), "
         f"{CONDITIONS.format(bounds=BOUNDS[bounds])}; {stops}."
     )
@@ -113,12 +113,12 @@ def at_least(
 ) -> Finding:
     """Epsilon that runs show to be spent, next to what is ``promised``, and the neighbours that prove it."""
     outputs = {name: _flat(perturb(np.repeat(x[None], runs, axis=0))) for name, x in _readings(dataset)}
-    found, name = most_proved(outputs, confidence=confidence), "epsilon that runs prove"
-    if found is None:
+    proof, name = most_proved(outputs, confidence=confidence), "epsilon that runs prove"
+    if proof is None:
         return Finding(ASKED, name, not_run="there are no two readings to run", more=KIND)
-    spent = found.spent
+    spent = proof.spent
     holds = spent.epsilon <= promised
-    text = f"At least this is spent, with {confidence:.1%} confidence: {found.neighbours}."
+    text = f"At least this is spent, with {confidence:.1%} confidence: {proof.neighbours}."
     text += "" if holds else " That is more than the integers promise: do not ship this, and report it."
     more = {**KIND, "holds": holds, "confidence": confidence}
     return Finding(ASKED, name, "epsilon", spent.epsilon, rows=spent.runs, text=text, more=more)
@@ -155,13 +155,13 @@ class Spending(Section):
 
     def measure(self, about: About, _found: Sequence[Finding]) -> list[Finding]:
         """As ``section``; and what runs show, where rows are released one by one on this machine."""
-        subject, there = about.subject, about.there
+        subject, on_board = about.subject, about.there
         fitted = about.run.perturber() if subject.artefact == KERAS else None
         manifest = subject.manifest if fitted is None else fitted.description()
         tables = subject.tables() if fitted is None else dict(fitted.tables)
         from_training = about.run.recipe.data.bounds is not None
-        found = section(manifest, tables, of=about.sensitive, from_training=from_training)
-        if not found or there is not None or manifest.get("stream") is not None:
-            return found
+        findings = section(manifest, tables, of=about.sensitive, from_training=from_training)
+        if not findings or on_board is not None or manifest.get("stream") is not None:
+            return findings
         with running(subject, about.run) as perturb:
-            return [*found, at_least(perturb, about.dataset, found[1].value or 0.0)]
+            return [*findings, at_least(perturb, about.dataset, findings[1].value or 0.0)]

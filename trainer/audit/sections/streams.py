@@ -126,7 +126,7 @@ def posteriors(
 
     ``ordered``: releases are in order of time.
     """
-    found = {}
+    by_family = {}
     in_order = ordered and fit.code.shape[1] >= LONG and (fit.code.size + test.code.size) * codes <= MOST_INPUTS
     for name, attack in FAMILIES.items():
         if name in IN_ORDER and not in_order:
@@ -136,8 +136,8 @@ def posteriors(
             options["trees"] = trees
         if "forest" in name or name in IN_ORDER:
             options["seed"] = seed
-        found[name] = attack(fit, test, classes=classes, codes=codes, **options)
-    return found
+        by_family[name] = attack(fit, test, classes=classes, codes=codes, **options)
+    return by_family
 
 
 def permuted(tracks: Tracks, rng: np.random.Generator) -> Tracks:
@@ -189,14 +189,16 @@ def section(
         return perturb(part.x, np.unique(unit, return_inverse=True)[1].reshape(-1))
 
     slices = {"learn": _slice(dataset.part(freshest(dataset)), outputs), "test": _slice(dataset.part("test"), outputs)}
-    found = tracks(hold, dataset, slices, trees=trees, seed=seed, attack=attack)
-    most = longest(found)
+    findings = tracks(hold, dataset, slices, trees=trees, seed=seed, attack=attack)
+    most = longest(findings)
     if most is not None:
-        found[found.index(most)] = replace(most, text=headline(found) or "", more={**most.more, "headline": True})
+        findings[findings.index(most)] = replace(
+            most, text=headline(findings) or "", more={**most.more, "headline": True}
+        )
     if hold == "track" and "label" in slices["test"][1]:
         classes = len(dataset.y_names), len(dataset.z_names)
-        found += _certified(dataset, slices["test"], classes, seed, tried)
-    return found
+        findings += _certified(dataset, slices["test"], classes, seed, tried)
+    return findings
 
 
 KIND = {"kind": "streams"}
@@ -216,10 +218,10 @@ def tracks(
     different = len(np.unique(np.concatenate(codes)))
     if attack is not None and len(codes[0]) < ROWS_OF_A_VALUE * different:
         codes = []
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for length in LENGTHS:
-        found += _of_length(length, hold, dataset, slices, codes, trees, seed, attack)
-    return found
+        findings += _of_length(length, hold, dataset, slices, codes, trees, seed, attack)
+    return findings
 
 
 def _of_length(
@@ -233,12 +235,12 @@ def _of_length(
     attack: Scored | None,
 ) -> Iterator[Finding]:
     rng = np.random.default_rng(seed)
-    asked = slices.values() if codes else [slices["test"]]
-    cut, of = [_recorded(part, dataset, length) for part, _ in asked], RECORDINGS
+    chosen_parts = slices.values() if codes else [slices["test"]]
+    cut, of = [_recorded(part, dataset, length) for part, _ in chosen_parts], RECORDINGS
     few = min(map(len, cut))
     if few < FEWEST and hold in ("none", "frame"):
         with contextlib.suppress(BadInput):
-            cut, of = [_linked(part, length, np.random.default_rng([seed, length])) for part, _ in asked], LINKED
+            cut, of = [_linked(part, length, np.random.default_rng([seed, length])) for part, _ in chosen_parts], LINKED
             few = min(map(len, cut))
     if few < FEWEST:
         yield _not_run(length, f"{few} {of} of {length} readings; at least {FEWEST} are needed")
@@ -362,7 +364,7 @@ def _certified(dataset: Dataset, test: Slice, classes: tuple[int, int], seed: in
         return []
     held = held.take(held.code[:, 0] < classes[0])
     prior = counted_prior(part.y, part.z, classes)
-    found = certificate.certify(
+    certified = certificate.certify(
         held.y,
         held.code[:, 0],
         held.z,
@@ -372,13 +374,13 @@ def _certified(dataset: Dataset, test: Slice, classes: tuple[int, int], seed: in
         tried=tried,
         rng=np.random.default_rng(seed),
     )
-    text = found.sentence(f"tracks ({dataset.cluster_kind}s)")
+    text = certified.sentence(f"tracks ({dataset.cluster_kind}s)")
     whole = text.replace("For one release,", "For all releases of one track together,")
-    more = {**KIND, "plug_in": found.plug_in, "tried": tried}
-    if not found.sufficient:
-        return [Finding(TRACKS, "counted channel", not_run=whole, rows=found.units, more=more)]
-    facts: dict[str, Any] = {"rows": found.units, "bound": True, "text": whole, "more": more}
-    return [Finding(TRACKS, "counted channel", "right", found.bound, (found.plug_in, found.bound), **facts)]
+    more = {**KIND, "plug_in": certified.plug_in, "tried": tried}
+    if not certified.sufficient:
+        return [Finding(TRACKS, "counted channel", not_run=whole, rows=certified.units, more=more)]
+    facts: dict[str, Any] = {"rows": certified.units, "bound": True, "text": whole, "more": more}
+    return [Finding(TRACKS, "counted channel", "right", certified.bound, (certified.plug_in, certified.bound), **facts)]
 
 
 class Streams(Section):

@@ -42,12 +42,12 @@ def measured(facts: Facts, *, others: int = 0) -> list[Finding]:
         ("codes", "a step of DP-SGD with the unit in its lot, of the codes", step),
         ("pictures", "the pictures", _means),
     ]
-    there = [one for one in known if one[0] in facts]
-    if not there:
+    present = [one for one in known if one[0] in facts]
+    if not present:
         raise AssertionError(f"none of {[one[0] for one in known]} is in {sorted(facts)}")
-    confidence = shared(len(there) + others)
-    found = [(mechanism, run(facts[key], confidence), facts[key]["sigma"]) for key, mechanism, run in there]
-    return [judged("training", mechanism, "mu", 1 / sigma, apart.mu, apart.runs) for mechanism, apart, sigma in found]
+    confidence = shared(len(present) + others)
+    tested = [(mechanism, run(facts[key], confidence), facts[key]["sigma"]) for key, mechanism, run in present]
+    return [judged("training", mechanism, "mu", 1 / sigma, apart.mu, apart.runs) for mechanism, apart, sigma in tested]
 
 
 def judged(section: str, mechanism: str, figure: str, claimed: float, least: float | None, runs: int) -> Finding:
@@ -91,21 +91,21 @@ def _step(units: int, encoder: Facts, confidence: float) -> Apart:
         return tf.reduce_sum(out * label, axis=1)
 
     sums = []
-    for there in (1.0, 0.0):
-        mask = np.array([there, 1.0], np.float32)  # the other unit of the lot is in it either way
-        found, *_ = Clipped(model).sums(x, np.ones((2, 1), np.float32), loss, encoder["clip"], mask)
-        sums.append(np.concatenate([np.asarray(one, np.float64).reshape(-1) for one in found]))
+    for in_lot in (1.0, 0.0):
+        mask = np.array([in_lot, 1.0], np.float32)  # the other unit of the lot is in it either way
+        clipped, *_ = Clipped(model).sums(x, np.ones((2, 1), np.float32), loss, encoder["clip"], mask)
+        sums.append(np.concatenate([np.asarray(one, np.float64).reshape(-1) for one in clipped]))
     return noisy_steps(sums, units, encoder, confidence)
 
 
 def noisy_steps(sums: Sequence[np.ndarray], units: int, facts: Facts, confidence: float) -> Apart:
     """The clipped sums (weights,) of a lot with the unit and without it, each with the training's own noise."""
     claim = Claim(**{name: facts[name] for name in Claim.__dataclass_fields__})
-    made = Plan(units, facts["lot"], 1, facts["clip"], claim)
+    plan = Plan(units, facts["lot"], 1, facts["clip"], claim)
     apart = sums[0] - sums[1]
     scores: list[np.ndarray] = []
     for one in sums:
-        (seen,) = noisy_mean([np.broadcast_to(one, (STEPS, len(one)))], made, Secret())
+        (seen,) = noisy_mean([np.broadcast_to(one, (STEPS, len(one)))], plan, Secret())
         scores.append(np.asarray(seen @ apart))
     return mu_lower_bound(*scores, confidence=confidence)
 
@@ -119,8 +119,8 @@ def _means(pictures: Facts, confidence: float) -> Apart:
     scores: list[np.ndarray] = []
     for count in (AROUND + 1, AROUND):
         alone = [np.array([row]) for row in range(count)]
-        there = u[:count], labels[:count], CLASSES, alone
-        drawn = [noisy_means(*there, sigma=pictures["sigma"], noise=noise)[labels[-1]] for _ in range(MEANS)]
+        arguments = u[:count], labels[:count], CLASSES, alone
+        drawn = [noisy_means(*arguments, sigma=pictures["sigma"], noise=noise)[labels[-1]] for _ in range(MEANS)]
         scores.append(np.asarray(drawn, np.float64).sum(axis=1))
     return mu_lower_bound(*scores, confidence=confidence)
 
@@ -137,8 +137,8 @@ class Training(Section):
 
     def measure(self, about: About, _found: Sequence[Finding]) -> list[Finding]:
         """The promise; and what is spent at least, where that was asked for."""
-        made = [promised("training", private.section(about.subject.manifest) or {}, "[private]")]
+        findings = [promised("training", private.section(about.subject.manifest) or {}, "[private]")]
         if about.spending:
             others = int(private.HEAD in about.perturbed.outputs)
-            made += measured(about.run.facts["private"], others=others)
-        return made
+            findings += measured(about.run.facts["private"], others=others)
+        return findings

@@ -29,14 +29,14 @@ def capture_frames(capture: Capture, frames: Iterable[np.ndarray]) -> Iterator[t
     runner = Runner(parse({"capture": capture.manifest(), "input": capture.input()}))
     for number, data in enumerate(frames):
         try:
-            found = runner.frames(RawFrame(data, number))
+            samples = runner.frames(RawFrame(data, number))
         except FrameDropped as drop:
             raise BadInput(
                 f"`capture.frame`: frames are {data.dtype} {data.shape}, not {capture.frame.dtype} "
                 f"{tuple(capture.frame.shape)} ({drop.reason}). Correct the recipe."
             ) from None
-        if len(found) == 1:
-            yield number, found[0][1]._data
+        if len(samples) == 1:
+            yield number, samples[0][1]._data
 
 
 def captured(readings: Readings, capture: Capture, source: Path | None = None, *facts: Any) -> Readings:

@@ -107,7 +107,7 @@ def centred(depth_mm: np.ndarray) -> np.ndarray:
     inside = (source >= 0) & (source < len(columns))
     moved = np.take_along_axis(depth_mm, np.clip(source, 0, len(columns) - 1)[:, None, :], axis=2) * inside[:, None, :]
     moved = moved[:, ::2, ::2].astype(np.float64)
-    there = moved > 0
-    mean = moved.sum(axis=(1, 2)) / np.maximum(there.sum(axis=(1, 2)), 1)
+    foreground = moved > 0
+    mean = moved.sum(axis=(1, 2)) / np.maximum(foreground.sum(axis=(1, 2)), 1)
     level = np.rint(128 + (moved - mean[:, None, None]) / STEP_MM)
-    return np.where(there, np.clip(level, 1, 255), 0).astype(np.uint8)
+    return np.where(foreground, np.clip(level, 1, 255), 0).astype(np.uint8)

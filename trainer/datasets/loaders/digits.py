@@ -40,10 +40,10 @@ def load(*, target: str, sensitive: str) -> Readings:
 
     bunch = load_digits()
     x, digit = bunch.images.astype(np.uint8), bunch.target.astype(np.uint8)
-    found = hashlib.sha256(x.tobytes() + digit.tobytes()).hexdigest()
-    if found != SHA256:
+    digest = hashlib.sha256(x.tobytes() + digit.tobytes()).hexdigest()
+    if digest != SHA256:
         raise BadInput(
-            f"Expected scikit-learn's digits with SHA-256 {SHA256}; got {found}. "
+            f"Expected scikit-learn's digits with SHA-256 {SHA256}; got {digest}. "
             "Reinstall scikit-learn from the locked requirements."
         )
     return digit_readings(x, digit, target=target, sensitive=sensitive, high=16.0)

@@ -90,12 +90,12 @@ def load(path: Path, file: Path, columns: Columns, capture: Capture | None) -> R
         if again or not ordered:
             what = "it begins before the one before it ends" if again else "expected start below end, from 0"
             raise BadInput(f"{file}: the row from {starts[row]:g} to {ends[row]:g} s {names[row]}: {what}. Correct it.")
-    there = {nfc(one.name): one for one in (path.iterdir() if path.is_dir() else ())}
-    found = {name: there.get(nfc(name), path / name) if name else path for name in dict.fromkeys(names)}
+    entries = {nfc(one.name): one for one in (path.iterdir() if path.is_dir() else ())}
+    paths = {name: entries.get(nfc(name), path / name) if name else path for name in dict.fromkeys(names)}
     shape = [] if capture is None else capture.frame.shape
     channels = 1 if len(shape) == 2 else (shape or [0, 0, 3])[2]
     rows, film, number = list[int](), list[int](), list[int]()
-    for at, (name, one) in enumerate(found.items()):
+    for at, (name, one) in enumerate(paths.items()):
         with opened(one, channels) as source:
             rate, size = source.fps, source.size
         step = 1 if capture is None else max(1, round(rate / capture.tick_hz))
@@ -107,7 +107,7 @@ def load(path: Path, file: Path, columns: Columns, capture: Capture | None) -> R
             rows += [row] * len(numbers)
             film += [at] * len(numbers)
             number += numbers
-    films = Films(tuple(found.values()), np.array(film), np.array(number), channels)
+    films = Films(tuple(paths.values()), np.array(film), np.array(number), channels)
     of_roles = {role: (name, values[rows]) for role, (name, values) in labels(table, columns).items()}
     if not {"subject", "session"} & set(of_roles):
         of_roles["session"] = (START, np.array(rows))  # frames of one row resemble each other

@@ -89,16 +89,16 @@ class Pictures:
     def notes(self) -> list[str]:
         """What a person should know of the folder, in sentences."""
         held = self.held()
-        kept = [] if held is None else [f"the split is kept: {held.sum():,} of {len(held):,} pictures are for the test"]
-        return [*self.left_out(), *kept]
+        note = [] if held is None else [f"the split is kept: {held.sum():,} of {len(held):,} pictures are for the test"]
+        return [*self.left_out(), *note]
 
 
 def find(folder: Path) -> Pictures:
     """All pictures below a folder, through links to folders; hidden ones are left out, and so are tables. Raises
     ``BadInput`` where there are none."""
     if not folder.is_dir():
-        there = "it is a file" if folder.exists() else "there is no such folder"
-        raise BadInput(f"Expected a folder of pictures at {folder}; {there}. Correct its path.")
+        problem = "it is a file" if folder.exists() else "there is no such folder"
+        raise BadInput(f"Expected a folder of pictures at {folder}; {problem}. Correct its path.")
     try:
         below = [Path(os.path.relpath(path, folder)) for path in files_below(folder)]
     except OSError as error:
@@ -156,8 +156,8 @@ def matched(pictures: Pictures, table: Table) -> Table:
         raise BadInput(
             f'{table.path}: "{Counter(named).most_common(1)[0][0]}" has two rows. Leave one of each picture.'
         )
-    there = set(map(nfc, pictures.names))  # a table from another system writes an umlaut in another way
-    unknown = [name for name in named if name not in there]
+    existing = set(map(nfc, pictures.names))  # a table from another system writes an umlaut in another way
+    unknown = [name for name in named if name not in existing]
     if unknown:
         kinds = "".join(f" {note}." for note in pictures.left_out())
         shown = f'"{unknown[0]}"{nearest(unknown[0], pictures.names)}'.encode("ascii", "backslashreplace").decode()

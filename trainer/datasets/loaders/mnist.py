@@ -61,10 +61,10 @@ def _read(place: str) -> bytes:
     if path is None or not path.is_file():
         path = _fetch(name, digest)
     packed = path.read_bytes()
-    found = hashlib.sha256(packed).hexdigest()
-    if found != digest:
+    checksum = hashlib.sha256(packed).hexdigest()
+    if checksum != digest:
         raise BadInput(
-            f"{path} is not MNIST's {name}: expected SHA-256 {digest}, got {found}. Remove it to download it again, "
+            f"{path} is not MNIST's {name}: expected SHA-256 {digest}, got {checksum}. Remove it to download it again, "
             "or put the right file there."
         )
     return gzip.decompress(packed)

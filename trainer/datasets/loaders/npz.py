@@ -68,12 +68,12 @@ def load(path: Path, *, wanted: int | None = None, series: Sampling | None = Non
 
 def known_labels(arrays: Mapping[str, np.ndarray], rows: int, path: Path) -> dict[str, Known]:
     """The labels NAME of arrays ``label_NAME`` (rows,). Raises ``BadInput`` for one that is no class for each row."""
-    found = {}
+    by_name = {}
     for array, values in arrays.items():
         if match := KNOWN.fullmatch(array):
             numbers, names = class_numbers(values, array, rows, path)
-            found[match[1]] = Known(numbers, names, ordered=values.dtype.kind in "iub")
-    return found
+            by_name[match[1]] = Known(numbers, names, ordered=values.dtype.kind in "iub")
+    return by_name
 
 
 def _numbers(labels: np.ndarray | None, wanted: int | None, rows: int, path: Path) -> Labels | None:

@@ -50,10 +50,10 @@ def load(*, target: str, sensitive: str, capture: Capture | None, crossings: int
     shape = capture.frame.shape[0], capture.frame.shape[1]
     scene = Scene(seed=SEED, people=1, shape=shape, cast=BUILDS)
     about: list[tuple[int, int, int]] = []
-    found = list(capture_frames(capture, _frames(scene, about, crossings)))
-    if not found:
+    samples = list(capture_frames(capture, _frames(scene, about, crossings)))
+    if not samples:
         raise BadInput("`[capture]` finds no person in the simulated scene: check `least_height_mm` and `focal_px`.")
-    rows, x = zip(*found, strict=True)
+    rows, x = zip(*samples, strict=True)
     who, inward, session = np.array(about)[list(rows)].T
     ends = capture.input()
     builds = tuple(f"build-{number}" for number in range(len(scene.cast)))
@@ -70,10 +70,10 @@ def _frames(scene: Scene, about: list[tuple[int, int, int]], crossings: int) -> 
     tick, crossing, before = 0, -1, False
     while crossing < crossings:
         tick += 1
-        there = scene.anybody(tick / FPS)
-        crossing += there and not before
-        before = there
-        if not there or crossing == crossings:
+        is_present = scene.anybody(tick / FPS)
+        crossing += is_present and not before
+        before = is_present
+        if not is_present or crossing == crossings:
             continue
         frame = scene.frame(tick / FPS)
         (walker,) = scene.walkers

@@ -59,12 +59,12 @@ def cut_windows(recordings: Sequence[np.ndarray], series: Series) -> Windowed:
             f"{len(short)} of {len(recordings)} recordings are shorter than a window of {length} steps, one of them "
             f"{len(recordings[short[0]])}: make `data.series.length` smaller, or leave them out."
         )
-    found, numbers = [], []
+    windows, numbers = [], []
     for number, steps in enumerate(recordings):
         views = np.lib.stride_tricks.sliding_window_view(steps, length, axis=0)[::hop]
-        found.append(np.moveaxis(views, 2, 1))
+        windows.append(np.moveaxis(views, 2, 1))
         numbers.append(np.full(len(views), number))
-    return Windowed(np.concatenate(found).astype(np.float32), np.concatenate(numbers))
+    return Windowed(np.concatenate(windows).astype(np.float32), np.concatenate(numbers))
 
 
 def still_windows(x: np.ndarray) -> np.ndarray:
@@ -99,11 +99,11 @@ def windows_of(
 
     The attributes are ``energy`` and ``tempo`` of all channels. Raises ``BadInput``.
     """
-    found = cut_windows([_steps(one, sampling, series.longest_gap_s) for one in recorded], series)
-    _check_moves(recorded, found, series, sampling.rate_hz)
-    attributes = {"energy": energy(found.x), "tempo": tempo(found.x, sampling.rate_hz)}
-    each = {role: (role, np.array(values)[found.recording]) for role, values in of_roles.items()}
-    return labelled_windows(found.x, sampling, each, folder, session=found.recording, attributes=attributes)
+    windows = cut_windows([_steps(one, sampling, series.longest_gap_s) for one in recorded], series)
+    _check_moves(recorded, windows, series, sampling.rate_hz)
+    attributes = {"energy": energy(windows.x), "tempo": tempo(windows.x, sampling.rate_hz)}
+    each = {role: (role, np.array(values)[windows.recording]) for role, values in of_roles.items()}
+    return labelled_windows(windows.x, sampling, each, folder, session=windows.recording, attributes=attributes)
 
 
 def _steps(recorded: Recorded, sampling: Sampling, longest_gap_s: float) -> np.ndarray:

@@ -72,17 +72,17 @@ def load(*, target: str, sensitive: str, series: Series) -> Readings:
         signal, length, key = file["signal"], file["length"].astype(np.int64), file["sequence_key"].astype(np.int64)
     taken = np.flatnonzero(np.isin(key[:, 1], people))
     recordings = np.split(signal, np.cumsum(length)[:-1])
-    found = of_series.cut_windows([recordings[one] for one in taken], series)
-    row = taken[found.recording]
+    windows = of_series.cut_windows([recordings[one] for one in taken], series)
+    row = taken[windows.recording]
     known = {
         "action": Known(key[row, 0] - 1, ACTIONS),
         "person": Known(
             np.searchsorted(np.sort(people), key[row, 1]), tuple(f"person-{one}" for one in sorted(people))
         ),
     }
-    acceleration = found.x[..., :3]
+    acceleration = windows.x[..., :3]
     return Readings.from_arrays(
-        found.x,
+        windows.x,
         known,
         (target, sensitive),
         "series",

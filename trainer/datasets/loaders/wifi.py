@@ -106,7 +106,7 @@ def _regions(place: np.ndarray, storeys: np.ndarray) -> np.ndarray:
         starts = [KMeans(REGIONS, n_init=1, random_state=seed).fit(place[rows]) for seed in range(STARTS)]
         # One far corner would be a region of 5 rows: too few to learn, to choose by and to test.
         large = [fitted for fitted in starts if np.bincount(fitted.labels_).min() >= FEWEST_ROWS]
-        found = min(large, key=lambda fitted: fitted.inertia_)
-        west_to_east = np.argsort(np.argsort(found.cluster_centers_[:, 0], kind="stable"))
-        region[rows] = storey * REGIONS + west_to_east[found.labels_]
+        tightest = min(large, key=lambda fitted: fitted.inertia_)
+        west_to_east = np.argsort(np.argsort(tightest.cluster_centers_[:, 0], kind="stable"))
+        region[rows] = storey * REGIONS + west_to_east[tightest.labels_]
     return region

@@ -60,21 +60,21 @@ def load(*, target: str, sensitive: str, series: Series) -> Readings:
             raise BadInput(f"`data.series.{key}`: these data say it themselves. Leave it out.")
     # A pickle runs code; this one is known by its checksum.
     stored = np.load(Wrist.path(), allow_pickle=True).item()
-    found = recordings.cut_windows([part for one in stored["X"] for part in np.array_split(one, QUARTERS)], series)
-    of = found.recording // QUARTERS
+    windows = recordings.cut_windows([part for one in stored["X"] for part in np.array_split(one, QUARTERS)], series)
+    of = windows.recording // QUARTERS
     exercise, person, arm = (stored[name][of].astype(np.int64) for name in ("y", "subject", "side"))
     known = {
         "exercise": Known(exercise, EXERCISES),
         "person": Known(person - 1, tuple(f"person-{one}" for one in range(1, 11))),
         "arm": Known(arm, ARMS),
     }
-    acceleration = found.x[..., :3]
+    acceleration = windows.x[..., :3]
     return Readings.from_arrays(
-        found.x,
+        windows.x,
         known,
         (target, sensitive),
         "series",
-        session=found.recording,
+        session=windows.recording,
         attributes={
             "energy": recordings.energy(acceleration),
             "tempo": recordings.tempo(acceleration, SAMPLING.rate_hz),

@@ -40,16 +40,16 @@ class EdgeTpuCompiler(Compiler):
 
     def compile(self, one: Artefact, _device: str, program: Path, _ready: Quantising) -> Compiled:
         """An artefact compiled for the Edge TPU; the row says why not where the compiler cannot."""
-        found = Compiled(one.name, EDGETPU)
+        compiled = Compiled(one.name, EDGETPU)
         try:
             lines = run_compiler([str(program), "--version"], VERSION_LIMIT_S).strip().splitlines()
             by = lines[0].strip()[:100] if lines else self.name
             files = {model: _file(program, data) for model, data in one.data.items()}
-            found.entries = {model: _entry(one.name, one.entries[model], files[model], by) for model in files}
-            found.files, found.by = files, by
+            compiled.entries = {model: _entry(one.name, one.entries[model], files[model], by) for model in files}
+            compiled.files, compiled.by = files, by
         except NotCompiled as error:
-            found.why = f"{self.name} {error}"
-        return found
+            compiled.why = f"{self.name} {error}"
+        return compiled
 
 
 def _file(program: Path, model: bytes) -> bytes:

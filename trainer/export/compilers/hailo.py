@@ -43,7 +43,7 @@ class Hailo(Compiler):
 
     def compile(self, one: Artefact, device: str, program: Path, ready: Quantising) -> Compiled:
         """An artefact compiled for a Hailo; the row says why not where the compiler cannot."""
-        found = Compiled(one.name, device)
+        compiled = Compiled(one.name, device)
         try:
             by = f"Hailo Dataflow Compiler {_version(program)}"
             if MEASURE not in ready.manifest["golden"]["outputs"]:
@@ -51,20 +51,20 @@ class Hailo(Compiler):
             allowed = ready.tolerance(ready.recorded(MEASURE), ready.recorded(one.name))
             for model, data in one.data.items():
                 file = _file(program, data, device, list(ready.calibration[model].values()))
-                found.files[model] = file
-                found.entries[model] = {
+                compiled.files[model] = file
+                compiled.entries[model] = {
                     **entry_of(one.entries[model], file, device, one.name, by),
                     "tolerance": {"max_abs": allowed},
                 }
         except NotCompiled as error:
             return Compiled(one.name, device, why=f"hailo {error}")
-        found.by = by
-        return found
+        compiled.by = by
+        return compiled
 
 
 def _version(program: Path) -> str:
-    said = run_compiler([str(program), "--version"], VERSION_LIMIT_S)
-    number = _NUMBER.search(said)
+    output = run_compiler([str(program), "--version"], VERSION_LIMIT_S)
+    number = _NUMBER.search(output)
     if number is None:
         raise NotCompiled("does not say its version")
     if number[0] not in VERSIONS:

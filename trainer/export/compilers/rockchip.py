@@ -50,26 +50,28 @@ class Simulation:
 
 def version(python: Path) -> str:
     """The toolkit's version in that Python. Raises ``BadInput`` where it has none, or one that is not supported."""
-    asked = f"import importlib.metadata as m; print(m.version({Rockchip.name!r}))"
+    script = f"import importlib.metadata as m; print(m.version({Rockchip.name!r}))"
     try:
         done = subprocess.run(  # noqa: S603 - the Python that the user named, and fixed words
-            [str(python.absolute()), "-I", "-c", asked],
+            [str(python.absolute()), "-I", "-c", script],
             capture_output=True,
             text=True,
             timeout=VERSION_LIMIT_S,
             check=False,
         )
-        found = done.stdout.strip() if done.returncode == 0 else None
+        installed = done.stdout.strip() if done.returncode == 0 else None
     except (OSError, subprocess.TimeoutExpired):
-        found = None
-    if found is None:
+        installed = None
+    if installed is None:
         raise BadInput(
             f"A Python with {Rockchip.name} was expected; {python} has none. Make one: uv venv rknn --python 3.11, "
             f"then uv pip install --python rknn/bin/python {Rockchip.name} 'setuptools<80', and name rknn/bin/python."
         )
-    if found not in VERSIONS:
-        raise BadInput(f"{Rockchip.name} {VERSIONS} was expected; {python} has {found}. Install another version there.")
-    return found
+    if installed not in VERSIONS:
+        raise BadInput(
+            f"{Rockchip.name} {VERSIONS} was expected; {python} has {installed}. Install another version there."
+        )
+    return installed
 
 
 def simulate(
@@ -86,18 +88,18 @@ def simulate(
         np.savez(folder / "rows.npz", **cast(Any, rows))
         # Not resolved: a virtual environment's Python is a link.
         command = [str(python.absolute()), "-I", str(Path(rockchip_worker.__file__).resolve()), str(folder), chip]
-        said = run_compiler(command, COMPILE_LIMIT_S, cwd=folder)
-        if missing := sorted(set(_MISSING.findall(said))):
+        log = run_compiler(command, COMPILE_LIMIT_S, cwd=folder)
+        if missing := sorted(set(_MISSING.findall(log))):
             raise NotCompiled(f"has no code for {', '.join(missing)} on the {chip}")
         try:
             file = (folder / "model.rknn").read_bytes()
-            with np.load(folder / "outputs.npz") as made:
-                outputs = {one: made[one] for one in made.files}
+            with np.load(folder / "outputs.npz") as arrays:
+                outputs = {one: arrays[one] for one in arrays.files}
         except OSError:
             raise NotCompiled("left no model.rknn") from None
     if not file.startswith(MAGIC):
         raise NotCompiled("made a file that is no RKNN model")
-    places = [(one["kind"], one["place"]) for one in _ROW.finditer(said) if one["kind"] not in _ENDS]
+    places = [(one["kind"], one["place"]) for one in _ROW.finditer(log) if one["kind"] not in _ENDS]
     if not places:
         raise NotCompiled("does not say where it put the operations; another version was expected")
     left = tuple(kind for kind, place in places if place == "CPU")
@@ -157,26 +159,26 @@ class Rockchip(Compiler):
     def compile(self, one: Artefact, chip: str, python: Path, ready: Quantising) -> Compiled:
         """An artefact compiled for a chip, with the simulator's golden outputs. Raises ``BadInput`` as ``version``."""
         by = self.version(python)
-        found = Compiled(one.name, chip)
+        compiled = Compiled(one.name, chip)
         runners = {
             model: Simulator(python, chip, data, one.entries[model], ready.calibration[model])
             for model, data in one.data.items()
         }
         try:
-            made = ready.run_golden(runners, by)
-            allowed = ready.tolerance(made, ready.recorded(one.name))
+            golden_outputs = ready.run_golden(runners, by)
+            allowed = ready.tolerance(golden_outputs, ready.recorded(one.name))
         except NotCompiled as error:
-            found.why = f"{self.name} {error}"
-            return found
+            compiled.why = f"{self.name} {error}"
+            return compiled
         for model, runner in runners.items():
             if runner.last is None:
-                found.why = f"the golden samples do not reach {model}"
-                return found
-            found.files[model] = runner.last.file
-            found.left += runner.last.on_cpu
-            found.entries[model] = {
+                compiled.why = f"the golden samples do not reach {model}"
+                return compiled
+            compiled.files[model] = runner.last.file
+            compiled.left += runner.last.on_cpu
+            compiled.entries[model] = {
                 **entry_of(one.entries[model], runner.last.file, chip, one.name, by),
                 "tolerance": {"max_abs": allowed},
             }
-        found.by, found.golden = by, dict(made)
-        return found
+        compiled.by, compiled.golden = by, dict(golden_outputs)
+        return compiled

@@ -57,12 +57,12 @@ def main(folder: Path, chip: str) -> None:
     with np.load(str(folder / "rows.npz")) as file:
         rows = {name: file[name] for name in names}
     layout = ["nchw" if rows[name].ndim == 4 else "undefined" for name in names]  # as they are: nothing is transposed
-    found = [
+    inferences = [
         toolkit.inference(inputs=[rows[name][at : at + 1] for name in names], data_format=layout)
         for at in range(len(rows[names[0]]))
     ]
-    kept: Any = {name: np.concatenate([one[place] for one in found]) for place, name in enumerate(outputs)}
-    np.savez(str(folder / "outputs.npz"), **kept)
+    arrays: Any = {name: np.concatenate([one[place] for one in inferences]) for place, name in enumerate(outputs)}
+    np.savez(str(folder / "outputs.npz"), **arrays)
     toolkit.release()
 
 

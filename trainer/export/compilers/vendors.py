@@ -102,12 +102,12 @@ def compile_for(
     ``ready`` is what the compilers need that quantise, ``python`` the one that has the compilers that are no program.
     """
     wanted = {key_of(profile) for profile in profiles}
-    found = {}
+    compiled = {}
     for key in sorted(key for key in wanted if key is not None):
         source = "-".join(forms()[key[1]].source)
         if (one := next((one for one in made if one.name == source), None)) is not None:
-            found[key] = _compiled(COMPILERS[key[0]].load()(), key[1], one, ready, python)
-    return found
+            compiled[key] = _compiled(COMPILERS[key[0]].load()(), key[1], one, ready, python)
+    return compiled
 
 
 def _compiled(compiler: Compiler, device: str, one: Artefact, ready: Quantising, python: Path | None) -> Compiled:

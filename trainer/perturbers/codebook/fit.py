@@ -58,7 +58,7 @@ def leave_one_out(dataset: Dataset, part: Part, without: Callable[[Part], Any], 
             f"`limits.unseen_accuracy` leaves out one person at a time and needs at least {FEWEST_PEOPLE} of them; "
             f"the training rows are of {len(np.unique(who))}. Add people, or leave that limit out."
         )
-    found = []
+    shares = []
     for one in np.unique(who):
         label_of = without(part.take(np.flatnonzero(who != one)))
         left = part.take(np.flatnonzero(who == one)[np.argsort(part.index[who == one])])
@@ -66,8 +66,8 @@ def leave_one_out(dataset: Dataset, part: Part, without: Callable[[Part], Any], 
         if votes is not None and left.cluster is not None:
             first = np.unique(left.cluster, return_index=True)[1]
             label, truth = majority(label, left.cluster, votes)[first], truth[first]
-        found.append(float((label == truth).mean()))
-    return {"people": len(found), "worst": min(found), "mean": float(np.mean(found)), "each": sorted(found)}
+        shares.append(float((label == truth).mean()))
+    return {"people": len(shares), "worst": min(shares), "mean": float(np.mean(shares)), "each": sorted(shares)}
 
 
 def fit(
@@ -160,18 +160,18 @@ def prepare(
 ) -> Prepared:
     """Fit T and train a trunk on the rows ``first``."""
     u = dataset.unit(first.x)
-    kept = fit_kept(section.keep, u, first.index, y=first.y, attributes=dataset.attributes, weights=section.weights)
+    retained = fit_kept(section.keep, u, first.index, y=first.y, attributes=dataset.attributes, weights=section.weights)
     copies, of = training.augmented(u, section, rng)
     trunk = training.trunk(
         dataset.input,
-        funnel.Rows(copies, kept(copies, first.index[of]), first.y[of], first.z[of]),
+        funnel.Rows(copies, retained(copies, first.index[of]), first.y[of], first.z[of]),
         section,
         classes=len(dataset.y_names),
         epochs=budget.epochs,
         batch=budget.batch,
         report=report,
     )
-    return Prepared(trunk, kept, first)
+    return Prepared(trunk, retained, first)
 
 
 def finish(
@@ -190,23 +190,23 @@ def finish(
     """
     from edgeveil.models import encoders
 
-    trunk, kept, first = prepared.trunk, prepared.kept, prepared.first
+    trunk, retained, first = prepared.trunk, prepared.kept, prepared.first
     both = dataset.rows(np.concatenate([second.index, first.index]))
     # A trunk that learned from changed copies reads its own rows hardly better than new ones.
     learned = both if section.copies > 1 and section.method == "funnel" and section.hold == "none" else second
     u = dataset.unit(learned.x)
-    t = kept(u, learned.index)
+    t = retained(u, learned.index)
     classes = len(dataset.y_names), len(dataset.z_names)
     if section.method == "residual":
         u_first = dataset.unit(first.x)
-        before = funnel.Rows(u_first, kept(u_first, first.index), first.y, first.z)
+        before = funnel.Rows(u_first, retained(u_first, first.index), first.y, first.z)
         rows = funnel.Rows(u, t, learned.y, learned.z)
         encoder = training.residual_encoder(trunk, before, rows, section, classes=classes, rng=rng, report=report)
     else:
         copies, of = training.augmented(u, section, rng)
         features = predict(trunk.below, copies)
         group = of if section.copies > 1 else None
-        rows = funnel.Rows(features, kept(copies, learned.index[of]), learned.y[of], learned.z[of], group)
+        rows = funnel.Rows(features, retained(copies, learned.index[of]), learned.y[of], learned.z[of], group)
         head = training.code_head(rows, section, classes=classes, rng=rng, report=report)
         encoder = encoders.encoder(trunk.below, trunk.label, head)
     encoder = encoder if labels is None else encoders.with_labels(encoder, labels)
@@ -214,7 +214,7 @@ def finish(
     u = dataset.unit(both.x)
     label, code = funnel.global_codes(*predict(encoder, u))
     _say_unpredicted(label[: len(learned)], dataset.y_names)
-    pictures = _picture(dataset, code, kept(u, both.index), u, both, encoder, section)
+    pictures = _picture(dataset, code, retained(u, both.index), u, both, encoder, section)
     return assemble(dataset, encoder, pictures, section)
 
 

@@ -111,7 +111,7 @@ def _training_step(
     (n_y, n_z), k, d = classes, section.codes, rows.kept.shape[1]
     group = np.arange(len(rows.y)) if rows.group is None else np.unique(rows.group, return_inverse=True)[1].reshape(-1)
     groups = int(group.max()) + 1
-    features, kept = tf.constant(rows.features, tf.float32), tf.constant(rows.kept, tf.float32)
+    features, t_all = tf.constant(rows.features, tf.float32), tf.constant(rows.kept, tf.float32)
     y_all, cell_all = tf.constant(rows.y, tf.int32), tf.constant(rows.y * n_z + rows.z, tf.int32)
     group_all, start_all = tf.constant(group, tf.int32), tf.constant(start, tf.int32)
     counts, sums = tf.Variable(tf.zeros((n_y * n_z, k))), tf.Variable(tf.zeros((n_y, k, d)))
@@ -121,7 +121,7 @@ def _training_step(
 
     @tf.function(reduce_retracing=True)
     def step(pick: tf.Tensor, lam: tf.Tensor, imitate: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        t, y, cell = tf.gather(kept, pick), tf.gather(y_all, pick), tf.gather(cell_all, pick)
+        t, y, cell = tf.gather(t_all, pick), tf.gather(y_all, pick), tf.gather(cell_all, pick)
         with tf.GradientTape() as tape:
             every = tf.reshape(head(tf.gather(features, pick), training=True), (-1, n_y, k))
             logits = tf.gather(every, y, axis=1, batch_dims=1)
@@ -165,15 +165,15 @@ def starting_codes(rows: Rows, *, codes: int, n_z: int, rng: np.random.Generator
     """Codes (n,) by k-means within each class of y on T - E[T|y, z], which on average has nothing to do with z."""
     from sklearn.cluster import KMeans
 
-    found = np.zeros(len(rows.y), np.int64)
+    start = np.zeros(len(rows.y), np.int64)
     cell = rows.y * n_z + rows.z
     residual = rows.kept - group_means(rows.kept, cell, int(cell.max()) + 1)[cell]
     for value in np.unique(rows.y):
         of_class = np.flatnonzero(rows.y == value)
         k = min(codes, len(of_class))
         seed = int(rng.integers(2**31))
-        found[of_class] = KMeans(k, n_init=3, random_state=seed).fit_predict(residual[of_class])
-    return found
+        start[of_class] = KMeans(k, n_init=3, random_state=seed).fit_predict(residual[of_class])
+    return start
 
 
 def global_codes(y_logits: np.ndarray, code_logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -39,9 +39,9 @@ def fixed_kept(section: Codebook, u: np.ndarray) -> np.ndarray:
     """T (n, d), float32, of samples u (n, ...) in the unit cube; parts count by the section's ``weights``."""
     shares = np.ones(len(section.keep)) if section.weights is None else np.array(section.weights)
     parts = [_part(name, u) * np.sqrt(share) for name, share in zip(section.keep, shares / shares.sum(), strict=True)]
-    found = np.concatenate(parts, axis=1)
-    length = np.linalg.norm(found, axis=1, keepdims=True)
-    return np.asarray(found * np.minimum(1, REACH / np.maximum(length, 1e-12)), np.float32)
+    joined = np.concatenate(parts, axis=1)
+    length = np.linalg.norm(joined, axis=1, keepdims=True)
+    return np.asarray(joined * np.minimum(1, REACH / np.maximum(length, 1e-12)), np.float32)
 
 
 def _part(name: str, u: np.ndarray) -> np.ndarray:
@@ -145,8 +145,8 @@ class NoisyCodes:
 
     def take_noisy(self, noisy: Sequence[np.ndarray]) -> None:
         """Take a lot's noisy sums into the running ones."""
-        for kept, one, unit in zip(self.variables, noisy, (2**0.5, REACH * 2**0.5), strict=False):
-            kept.assign(MEMORY * kept + (unit * one).astype(np.float32))
+        for running, one, unit in zip(self.variables, noisy, (2**0.5, REACH * 2**0.5), strict=False):
+            running.assign(MEMORY * running + (unit * one).astype(np.float32))
         self._done.assign_add(1.0)
 
 
@@ -164,32 +164,32 @@ def learn(dataset: Dataset, section: Codebook, asked: Private, *, rng: np.random
 
     noise, n_y, n_z = Secret(), len(dataset.y_names), len(dataset.z_names)
     below, label, first = _trunk(dataset, section, asked, rng=rng, noise=noise, log=log)
-    part, rows, made = guarded(dataset, asked)
+    part, rows, plan = guarded(dataset, asked)
     u, of, rows_of_copies = _copies(dataset.unit(part.x), rows, section, rng)
-    kept = fixed_kept(section, u)
+    retained = fixed_kept(section, u)
     head = encoders.code_head(section.features(dataset.input.kind), n_y, section.codes, width=section.width_of_head)
-    codes = NoisyCodes(head, section, classes=(n_y, n_z), size=kept.shape[1], steps=made.encoder.steps)
+    codes = NoisyCodes(head, section, classes=(n_y, n_z), size=retained.shape[1], steps=plan.encoder.steps)
     labels = {
         "y": part.y[of].astype(np.int32),
         "z": part.z[of].astype(np.int32),
-        "kept": kept,
-        "start": codes.starting(kept, rng).astype(np.int32),
+        "kept": retained,
+        "start": codes.starting(retained, rng).astype(np.int32),
     }
     given: dict[str, Any] = {"noise": noise, "log": log, "loss": codes.loss, "name": "codes", "beside": codes}
-    second = train_encoder(head, predict(below, u), labels, rows_of_copies, made, **given)
+    second = train_encoder(head, predict(below, u), labels, rows_of_copies, plan, **given)
     encoder = encoders.encoder(below, label, head)
     logits = dict(zip(encoder.output_names, predict(encoder, u[: len(part)]), strict=True))
     _, code = funnel.global_codes(logits["label_logits"], logits["code_logits"])
-    count, sigma = n_y * section.codes, made.pictures.sigma
+    count, sigma = n_y * section.codes, plan.pictures.sigma
     pictures = noisy_pictures(u[: len(part)], code, count, rows, sigma=sigma, noise=noise, log=log)
     unit = "row" if dataset.units is None else dataset.units.kind
     common = {"clip": asked.clip, "lot": asked.lot}
     spent = {
         "trunk": {**first, **common},
-        "codes": {**made.encoder.claim.as_dict(), **common, **second},
-        "pictures": made.pictures.as_dict(),
+        "codes": {**plan.encoder.claim.as_dict(), **common, **second},
+        "pictures": plan.pictures.as_dict(),
     }
-    log.record(private={"unit": unit, "units": made.units, **spent})
+    log.record(private={"unit": unit, "units": plan.units, **spent})
     return Learned(encoder, pictures, private.promise(asked, unit, _marks(asked)))
 
 
@@ -202,13 +202,13 @@ def _trunk(
 
     from edgeveil.models import encoders
 
-    part, rows, made = guarded(dataset, asked, "classifiers")
+    part, rows, plan = guarded(dataset, asked, "classifiers")
     u, of, rows = _copies(dataset.unit(part.x), rows, section, rng)
-    kept, n_y, n_z = fixed_kept(section, u), len(dataset.y_names), len(dataset.z_names)
+    retained, n_y, n_z = fixed_kept(section, u), len(dataset.y_names), len(dataset.z_names)
     below = training.below(dataset.input, section)
     label = encoders.label_head(section.features(dataset.input.kind), n_y)
     h = below.output
-    cells, reads = keras.layers.Dense(n_y * n_z, name="cells"), keras.layers.Dense(kept.shape[1], name="kept")
+    cells, reads = keras.layers.Dense(n_y * n_z, name="cells"), keras.layers.Dense(retained.shape[1], name="kept")
     model = keras.Model(below.inputs, [label(h), cells(h), reads(h)])
 
     def loss(outputs: Any, labels: Any) -> Any:
@@ -217,9 +217,9 @@ def _trunk(
         return cross_entropy(y, labels["y"]) + cross_entropy(cell, labels["cell"]) + missed
 
     y, cell = part.y[of].astype(np.int32), (part.y * n_z + part.z)[of].astype(np.int32)
-    labels = {"y": y, "cell": cell, "kept": kept}
-    steps = train_encoder(model, u, labels, rows, made, noise=noise, log=log, loss=loss, name="trunk")
-    return below, label, {**made.encoder.claim.as_dict(), "units": made.units, **steps}
+    labels = {"y": y, "cell": cell, "kept": retained}
+    steps = train_encoder(model, u, labels, rows, plan, noise=noise, log=log, loss=loss, name="trunk")
+    return below, label, {**plan.encoder.claim.as_dict(), "units": plan.units, **steps}
 
 
 def _copies(

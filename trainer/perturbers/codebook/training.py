@@ -168,9 +168,9 @@ def _centres(residual: np.ndarray, codes: int, rng: np.random.Generator) -> np.n
     from sklearn.cluster import KMeans
 
     k = min(codes, len(np.unique(residual, axis=0)))
-    found = KMeans(k, n_init=3, random_state=int(rng.integers(2**31))).fit(residual).cluster_centers_
+    centres = KMeans(k, n_init=3, random_state=int(rng.integers(2**31))).fit(residual).cluster_centers_
     # Fewer rows than codes: put the other centres where no row is near.
-    return np.concatenate([found, np.full((codes - k, residual.shape[1]), 1e3)])
+    return np.concatenate([centres, np.full((codes - k, residual.shape[1]), 1e3)])
 
 
 Report = Callable[[int, dict[str, float]], None]
@@ -291,9 +291,9 @@ def residual_encoder(
     )
     h = trunk.below.output
     reader = keras.Model(trunk.below.inputs, [keras.layers.Softmax()(trunk.cells(h)), trunk.reads(h)])
-    posterior, kept = (value.astype(np.float64) for value in predict(reader, rows.features))
+    posterior, retained = (value.astype(np.float64) for value in predict(reader, rows.features))
     scores = learn(
-        kept,
+        retained,
         posterior,
         rows.y,
         rows.z,
@@ -304,7 +304,7 @@ def residual_encoder(
         shrinkage=section.shrinkage(n_z),
         rng=rng,
     )
-    of_class = scores(kept, posterior).reshape(len(kept), n_y, section.codes)[np.arange(len(kept)), rows.y]
+    of_class = scores(retained, posterior).reshape(len(retained), n_y, section.codes)[np.arange(len(retained)), rows.y]
     counts = count(rows.y, of_class.argmax(axis=1), rows.z, shape=(n_y, section.codes, n_z))
     report(1, {"bits": information(counts)})
     return encoders.residual_encoder(
