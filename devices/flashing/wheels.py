@@ -162,7 +162,7 @@ def _download(
         problem = [line for line in done.stderr.splitlines() if "ERROR" in line][-1:] or ["pip failed"]
         raise BadInput(
             f"There is no wheel for {profile.name} (Python {recipe.python}, {profile.architecture}): {problem[0]}. "
-            "What only a vendor offers goes into a folder that --find-links names."
+            "What only a vendor offers goes into a folder that EDGEVEIL_FIND_LINKS names."
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -312,16 +313,19 @@ def wheels(
         ),
     ] = None,
     python: Annotated[str | None, typer.Option(help="The board's Python, where it is not the profile's: 3.13.")] = None,
-    find_links: Annotated[Path | None, typer.Option(help="Folder of wheels that only a vendor offers.")] = None,
     pin: Annotated[list[str] | None, typer.Option(help="SHA-256 of a wheel that no recipe names.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Collect wheels for a board that cannot install them itself. Nothing is compiled and nothing else is added."""
+    """Collect wheels for a board that cannot install them itself. Nothing is compiled and nothing else is added.
+
+    EDGEVEIL_FIND_LINKS names a folder of wheels that only a vendor offers.
+    """
     from edgeveil.devices import profiles
     from edgeveil.devices.flashing.wheels import collect
 
     chosen = profiles.load(profile, commands=True)  # nothing of it runs
     requirements, pins = requirement or (), pin or ()
+    find_links = Path(folder) if (folder := os.environ.get("EDGEVEIL_FIND_LINKS")) else None
     packages = [one for one in requirements if one != "mqtt"]
     site = collect(chosen, out, packages, python=python, mqtt="mqtt" in requirements, find_links=find_links, pins=pins)
     names = ", ".join(f"{name} {version}" for name, version in site.interpreters.items())

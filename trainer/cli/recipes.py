@@ -26,11 +26,9 @@ from edgeveil.trainer.progress import say
 Source = Annotated[
     str,
     typer.Argument(
-        help="A file (.npz, .csv, .parquet, .h5, .tar, .mcap, ...), a film, a folder of pictures or recordings."
+        help="A file (.npz, .csv, .parquet, .h5, .tar, .mcap, ...), a film, a folder of pictures or recordings; "
+        "walk.mcap#/camera names the topic or field of x, where there are several."
     ),
-]
-Field = Annotated[
-    str | None, typer.Option(help="hdf5, mcap and their like: the field or topic of x, where there are several.")
 ]
 Target = Annotated[
     str | None, typer.Option(help="Column of y, which is kept. Left out: an image's folder; of an .npz its array y.")
@@ -71,7 +69,6 @@ def new(
             "to compare with, prgan, ngp, ap, minimax, laplace; for vectors also cleaner, noise."
         ),
     ] = None,
-    x: Field = None,
     target: Target = None,
     sensitive: Sensitive = None,
     subject: Subject = None,
@@ -94,13 +91,14 @@ def new(
     as_json: Json = False,
 ) -> None:
     """Look at your data and write a commented recipe that trains on it."""
-    from edgeveil.trainer.recipe.data_section import data_at
+    from edgeveil.trainer.recipe.data_section import field_at
     from edgeveil.trainer.scaffold.given import Given, Steps, camera_of
     from edgeveil.trainer.scaffold.look import unnamed_subjects
     from edgeveil.trainer.scaffold.new import write_recipe
 
     words = (target, sensitive, subject, session, labels, tuple(leave_out or ()), *camera_of(camera or ()))
-    given = Given(data_at(source), *words, Steps.parse(series or ()), tuple(missing or ()), x)
+    at, x = field_at(source)
+    given = Given(at, *words, Steps.parse(series or ()), tuple(missing or ()), x)
     out = out or free_path(Path(f"{given.path.stem}.toml"))
     notes = [*write_recipe(given, out, kind=kind, trial=trial), *unnamed_subjects(given)]
     notes.append(f"Wrote {out}. Read it, then: {shlex.join(['edgeveil', 'train', str(out)])}")
@@ -160,7 +158,6 @@ def open_(
 @data.command("inspect", epilog="Example: edgeveil data inspect pictures")
 def look(
     source: Source,
-    x: Field = None,
     target: Target = None,
     sensitive: Sensitive = None,
     subject: Subject = None,
@@ -172,14 +169,15 @@ def look(
     as_json: Json = False,
 ) -> None:
     """Say what your data hold, what could be y and z, and what is wrong with them."""
-    from edgeveil.trainer.recipe.data_section import data_at
+    from edgeveil.trainer.recipe.data_section import field_at
     from edgeveil.trainer.scaffold.given import Given, Steps
     from edgeveil.trainer.scaffold.look import look as look_at
     from edgeveil.trainer.scaffold.look import next_command
 
     steps = Steps.parse(series or ())
     words = (target, sensitive, subject, session, labels, tuple(leave_out or ()))
-    given = Given(data_at(source), *words, steps=steps, missing=tuple(missing or ()), x=x)
+    at, x = field_at(source)
+    given = Given(at, *words, steps=steps, missing=tuple(missing or ()), x=x)
     view = look_at(given)
     print_view(view, as_json=as_json)
     if view.wrong:

@@ -70,6 +70,7 @@ MOVED_OPTIONS = {
     "export --resume": ("", ""),
     "publish archive --resume": ("", ""),
     "export --compiler-python": ("", "EDGEVEIL_COMPILER_PYTHON={}"),
+    "board wheels --find-links": ("", "EDGEVEIL_FIND_LINKS={}"),
     "bench --publish": ("", "--sustained publish"),
     "board wheels --mqtt": ("", "--with mqtt"),
     "local collect --reports": ("", "--until {}"),

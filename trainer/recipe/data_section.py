@@ -232,6 +232,13 @@ def data_at(text: str) -> str:
     return f"csv:{text}" if tables else f"images:{text}"
 
 
+def field_at(text: str) -> tuple[str, str | None]:
+    """``data_at``, and the field or topic of x behind a ``#``, of data of a format. Raises ``BadInput``."""
+    path, mark, field = text.partition("#")
+    at = data_at(path)
+    return (at, field) if mark and format_of(at.partition(":")[0]) is not None else (data_at(text), None)
+
+
 class Data(Section):
     """Which samples, and which two of their attributes."""
 

@@ -362,8 +362,8 @@ def _numbers(flag: str, words: str, pattern: str, example: str) -> list[int]:
 def _refuse(given: Given, names: tuple[str, ...], reason: str) -> None:
     for name in names:
         if getattr(given, name):
-            option = f"camera {name}" if name in ("size", "crop", "fit") else name.replace("_", "-")
-            raise BadInput(f"--{option} does not go with {given.kind}: {reason}.")
+            option = f"--camera {name}" if name in ("size", "crop", "fit") else f"--{name.replace('_', '-')}"
+            raise BadInput(f"{'#FIELD' if name == 'x' else option} does not go with {given.kind}: {reason}.")
 
 
 def _columns(given: Given) -> str:

@@ -94,7 +94,7 @@ def look(given: Given) -> Found:
 
 def next_command(given: Given, found: Found) -> str:
     """The command to go on with."""
-    flags = {name: getattr(given, name) for name in ("x", "target", "sensitive", "subject", "session", "labels")}
+    flags = {name: getattr(given, name) for name in ("target", "sensitive", "subject", "session", "labels")}
     words = [f"--{name} {shlex.quote(str(value))}" for name, value in flags.items() if value is not None]
     words += [*given.steps.given(), *(f"--leave-out {shlex.quote(name)}" for name in given.leave_out)]
     words += [f"--missing {shlex.quote(word)}" for word in given.missing]
@@ -105,7 +105,8 @@ def next_command(given: Given, found: Found) -> str:
         words.append("[--subject COLUMN]")
     if given.kind not in ("npz", "video") and found.shape is not None and len(found.shape) == 3:
         words += smaller(found.shape)
-    return " ".join(["edgeveil recipe new", shlex.quote(given.source), *words, "--out mine.toml"])
+    source = given.source if given.x is None else f"{given.source}#{given.x}"
+    return " ".join(["edgeveil recipe new", shlex.quote(source), *words, "--out mine.toml"])
 
 
 def unnamed_subjects(given: Given) -> list[str]:

@@ -345,12 +345,12 @@ def test_numbers_alone_are_a_table_and_of_several_arrays_one_is_named(tmp_path):
     with h5py.File(tmp_path / "a.h5", "a") as file:
         file["left"], file["right"] = X, X[:, ::-1]
     given = Given(f"hdf5:{tmp_path}/a.h5", "y", "z")
-    with pytest.raises(BadInput, match=r'which field is x. There are "left", "right": name it with --x FIELD'):
+    with pytest.raises(BadInput, match=r'which field is x. There are "left", "right": name it: .*a.h5#FIELD'):
         datasets.load(first_guess(given))
     right = Given(given.source, "y", "z", x="right")
     np.testing.assert_array_equal(datasets.load(first_guess(right)).x[..., 0], X[:, ::-1])
-    assert "--x right" in next_command(right, look(right))
-    with pytest.raises(BadInput, match="--x does not go with csv"):
+    assert f"{given.source}#right" in next_command(right, look(right))
+    with pytest.raises(BadInput, match="#FIELD does not go with csv"):
         first_guess(Given("csv:a.csv", "y", "z", x="right"))
 
 

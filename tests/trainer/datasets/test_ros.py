@@ -305,9 +305,7 @@ def test_which_topic_is_x_is_asked_with_what_there_is(tmp_path):
         ranges = np.arange(9, dtype=np.float32)
         message = made(2, "sensor_msgs/msg/LaserScan", header=header(2), ranges=ranges, intensities=ranges + 1, **scan)
         writer.write(to, START, store.serialize_cdr(message, "sensor_msgs/msg/LaserScan"))
-    with pytest.raises(
-        BadInput, match=r"which topic is x. It has /left .sensor_msgs/msg/Image, 1., .*--x TOPIC"
-    ) as one:
+    with pytest.raises(BadInput, match=r"which topic is x. It has /left .sensor_msgs/msg/Image, 1., .*#TOPIC") as one:
         read_table("rosbag", tmp_path / "bag")
     assert "\n" not in str(one.value)
     with pytest.raises(BadInput, match=r"there is no topic /lift.*left"):

@@ -132,8 +132,8 @@ def test_thinning_keeps_the_shares_and_whole_clusters():
 
 
 def test_few_rows_give_three_slices_and_none_to_attack():
-    y = z = np.arange(4 * slicing.FEWEST_TO_ATTACK) % 2
-    assert len(slicing.cut(y, z, cluster=None, rng=rng(0)).attack) == slicing.FEWEST_TO_ATTACK
+    y = z = np.arange(4 * slicing.ATTACK_ROWS) % 2
+    assert len(slicing.cut(y, z, cluster=None, rng=rng(0)).attack) == slicing.ATTACK_ROWS
     few = slicing.cut(y[1:], z[1:], cluster=None, rng=rng(0))
     assert len(few.attack) == 0
     assert len(few.rows()) == len(y) - 1

@@ -407,7 +407,7 @@ def test_models_are_given_as_objects(coloured, tmp_path, monkeypatch):
     given["x"][..., 2] = np.where(given["z"], 230, 25)[:, None, None]
     np.savez(tmp_path / "small.npz", **given)
     recipe = small_recipe(tmp_path / "small.npz", kind="label-only", classifiers={"architecture": "small"})
-    monkeypatch.setattr("edgeveil.trainer.train._train", lambda run: run)
+    monkeypatch.setattr("edgeveil.trainer.train._train", lambda run, *_, **__: run)
     run = edgeveil.train(recipe, tmp_path / "run", target=reader(), sensitive=reader(channel=2))
     assert set(run.facts["classifiers"]) == {"target", "sensitive"}
     assert run.facts["classifiers"]["target"] == {"validation_accuracy": 1.0}

@@ -163,7 +163,7 @@ def test_a_bundle_of_donors_is_known_by_its_manifest(audit, tmp_path, monkeypatc
     manifest = {"perturber": {"substituted": substituted}, "models": {}, "outputs": []}
     folder = SimpleNamespace(audit=audit, manifest=manifest, report={})
     dataset = SimpleNamespace(input=SimpleNamespace(kind="vector"))
-    run = SimpleNamespace(recipe=SimpleNamespace(name="digits"), metrics=list, dataset=lambda: dataset)
+    run = SimpleNamespace(recipe=SimpleNamespace(name="digits"), metrics=list, sample=lambda: dataset)
     monkeypatch.setattr("edgeveil.trainer.export.folder.ExportFolder.open", lambda _: folder)
     monkeypatch.setattr("edgeveil.trainer.runs.run.Run.open", lambda _: run)
     written = frontier.write_report(tmp_path, tmp_path, None, tmp_path / "report.html")
@@ -243,7 +243,7 @@ def test_raw_readings_are_shown_only_when_asked_for(audit, monkeypatch):
     frame = {"name": "frame", "kind": "frame", "tensor": "x_out", "shape": [4, 4, 1], "dtype": "uint8"}
     taken = {"name": "x", "kind": "image", "shape": [4, 4, 1], "dtype": "uint8", "low": 0.0, "high": 16.0}
     folder = SimpleNamespace(manifest={"input": taken, "outputs": [frame]}, members={})
-    run = SimpleNamespace(dataset=lambda: dataset)
+    run = SimpleNamespace(sample=lambda: dataset)
     quiet = frontier.shown(run, folder, audit, raw=False)
     loud = frontier.shown(run, folder, audit, raw=True)
     before, after = pictures.png(x[0], 0.0, 16.0), pictures.png(x[0] + 2, 0.0, 16.0)

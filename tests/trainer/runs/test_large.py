@@ -76,7 +76,7 @@ def test_pictures_train_as_in_memory(pictured, tmp_path, monkeypatch):
 def test_an_audit_takes_a_stated_sample(pictured, tmp_path, monkeypatch, capsys):
     """The run may be one that was trained in memory: the data are the same."""
     monkeypatch.setattr(samples, "IN_MEMORY", 1)
-    monkeypatch.setattr(slicing, "FEWEST_TO_ATTACK", 100)
+    monkeypatch.setattr(slicing, "ATTACK_ROWS", 100)
     monkeypatch.setattr(slicing, "SAMPLE_BYTES", 100 * 64 * 4)
     monkeypatch.setitem(BUDGETS, "quick", replace(BUDGETS["quick"], rows=100, epochs=1, trees=5, macs=1e6))
     folder = export(pictured.folder, ["raspberry-pi-cpu"], tmp_path / "export")

@@ -209,7 +209,9 @@ def x_of(table: Table, columns: Columns) -> tuple[str, Samples]:
     if name:
         what = "has one value a row" if name in table.columns else f"is not there{nearest(name, table.arrays)}"
         raise BadInput(f'{table.path}: "{name}" {what}; fields of arrays or pictures are {listed(table.arrays)}.')
-    raise BadInput(f"{table.path}: which field is x? There are {listed(left or table.arrays)}: name it with --x FIELD.")
+    raise BadInput(
+        f"{table.path}: which field is x? There are {listed(left or table.arrays)}: name it: {table.path}#FIELD."
+    )
 
 
 def load(

@@ -99,7 +99,7 @@ def _topic(
         left = likely or [one for one in kinds if one not in unknown]
         if len(left) == 1:
             return left[0], ""
-        raise BadInput(f"{path}: which topic is x? It has {shown}: name it with --x TOPIC.")
+        raise BadInput(f"{path}: which topic is x? It has {shown}: name it: {path}#TOPIC.")
     topic = max((one for one in kinds if x == one or x.startswith(f"{one}.")), key=len, default="")
     field = x[len(topic) + 1 :]
     if topic in unknown:
