@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        89_850,
+        89_870,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -45,7 +45,7 @@ BUDGETS = {
         "MCAP and rosbags; 660 data larger than memory, and several devices; 60 the memory that a board has; 130 "
         "counts that are enough in one place, and the default way on more data.",
     ),
-    "spine lines": Budget(80_550, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(80_560, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         449,
         400,
@@ -65,7 +65,7 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        78_620,
+        78_640,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, and of data larger than memory.",

@@ -44,7 +44,7 @@ def own_folder(run: Path, kind: str = "audits") -> Path:
     """The folder, made if need be, where this user's audits of the run in ``run`` keep what they may use again.
 
     It is not in the run's folder, which may come from the one who is audited: rows and answers that lie there decide an
-    audit. With the kind "samples" it is of a user's data. Raises ``BadInput`` where others could write into it.
+    audit. With the kind "samples" it is of a user's data. Raises ``BadInput`` where others could read or write it.
     """
     base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "edgeveil" / kind
     folder = base / hashlib.sha256(os.fsencode(run.resolve())).hexdigest()[:16]
@@ -53,8 +53,8 @@ def own_folder(run: Path, kind: str = "audits") -> Path:
         status = folder.lstat()
     except OSError as error:
         raise BadInput(f"{folder} cannot be made ({error.strerror}): set XDG_CACHE_HOME to another place.") from None
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
-        raise BadInput(f"{folder} is not a folder that you alone can write into: remove it.")
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise BadInput(f"{folder} is not a folder that you alone can read and write: remove it.")
     return folder
 
 

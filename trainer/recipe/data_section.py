@@ -234,9 +234,10 @@ def data_at(text: str) -> str:
 
 def field_at(text: str) -> tuple[str, str | None]:
     """``data_at``, and the field or topic of x behind a ``#``, of data of a format. Raises ``BadInput``."""
-    path, mark, field = text.partition("#")
-    at = data_at(path)
-    return (at, field) if mark and format_of(at.partition(":")[0]) is not None else (data_at(text), None)
+    path, mark, field = text.rpartition("#")
+    if mark and not Path(text).exists() and format_of((at := data_at(path)).partition(":")[0]) is not None:
+        return at, field
+    return data_at(text), None
 
 
 class Data(Section):

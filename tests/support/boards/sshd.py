@@ -48,7 +48,7 @@ def _lines(table: Mapping[str, object]) -> str:
 def running(folder: Path) -> Iterator[Sshd]:
     """An sshd until the block ends. Skips the test where there is none.
 
-    Whoever logs in has the home ``folder / "home"``, with no shell's files in it, and this Python as ``python3``: a
+    A login has the home ``folder / "home"``, with no shell's files in it, and this Python as ``python3``: a
     board of its own on one machine.
     """
     daemon = programs.need("sshd", "ssh-keygen")

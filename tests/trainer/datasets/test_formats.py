@@ -19,7 +19,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.columns import read_table
 from edgeveil.trainer.recipe import data_section
-from edgeveil.trainer.recipe.data_section import SETS, data_at
+from edgeveil.trainer.recipe.data_section import SETS, data_at, field_at
 from edgeveil.trainer.scaffold.given import Given, Steps
 from edgeveil.trainer.scaffold.look import look, next_command
 from edgeveil.trainer.scaffold.new import first_guess
@@ -120,9 +120,11 @@ def test_what_was_written_comes_back_by_inspect_and_in_a_recipe(given):
     assert len(np.unique(data.cluster)) == ROWS // 4  # no two identifiers of 19 digits are one
 
 
+UNEVEN = [kind for kind in ALL if kind != "hdf5"]  # whose arrays have one size
+
+
+@pytest.mark.parametrize("given", [ALL[kind] for kind in UNEVEN], ids=UNEVEN, indirect=True)
 def test_pictures_of_several_sizes_are_refused_by_the_rule_of_folders_and_fitted_by_a_camera(given, tmp_path):
-    if given.kind == "hdf5":
-        pytest.skip("its arrays have one size")
     again = tmp_path / "again"
     again.mkdir()
     place, columns = ALL[given.kind](again, [*X[:5], X[5, :4, :4], *X[6:]])
@@ -335,6 +337,22 @@ def test_windows_of_a_series_are_read_from_arrays(tmp_path):
     data = datasets.load(first_guess(Given(f"hdf5:{tmp_path}/a.h5", "y", "z", steps=steps)))
     np.testing.assert_array_equal(data.x, x)
     assert data.input.kind == "series"
+
+
+def test_a_field_of_x_is_named_behind_the_data(tmp_path):
+    for name in ("a.h5", "a.h5#b.h5", "a#1.csv"):
+        (tmp_path / name).touch()
+    found = {
+        name: field_at(f"{tmp_path}/{name}") for name in ("a.h5", "a.h5#left", "a.h5#b.h5", "a#1.csv", "a.h5#b.h5#c")
+    }
+    assert found == {
+        "a.h5": (f"hdf5:{tmp_path}/a.h5", None),
+        "a.h5#left": (f"hdf5:{tmp_path}/a.h5", "left"),
+        "a.h5#b.h5": (f"hdf5:{tmp_path}/a.h5#b.h5", None),
+        "a#1.csv": (f"csv:{tmp_path}/a#1.csv", None),
+        "a.h5#b.h5#c": (f"hdf5:{tmp_path}/a.h5#b.h5", "c"),
+    }
+    assert field_at("mcap:walk#/camera") == ("mcap:walk", "/camera")
 
 
 def test_numbers_alone_are_a_table_and_of_several_arrays_one_is_named(tmp_path):

@@ -175,7 +175,7 @@ def test_pictures_of_two_sizes_are_refused_and_nothing_is_kept(tmp_path):
     assert conversions(tmp_path) == []
 
 
-def test_frames_that_show_nobody_are_left_out_of_what_is_converted(tmp_path):
+def test_frames_without_people_are_left_out_of_what_is_converted(tmp_path):
     """The samples' own rows are kept with them."""
     readings = npz.load(write(tmp_path / "a.npz", pictures()[..., :1]))
 
