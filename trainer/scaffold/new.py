@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -41,11 +42,12 @@ def check(dataset: Dataset) -> None:
     units = len(rows) if dataset.cluster is None else len(np.unique(dataset.cluster[rows]))
     if len(rows) >= LEARN_ROWS and units >= LEARN_UNITS:
         return
-    of = dataset.cluster_kind or "row"
+    of = dataset.cluster_kind
+    share = len(dataset.slices.rows()) / len(rows)  # of all to those of training
+    total = f"{math.ceil(LEARN_ROWS * share)} rows" + (f" of {math.ceil(LEARN_UNITS * share)} {of}s" if of else "")
     raise BadInput(
         f"The audit needs at least {LEARN_ROWS} rows of {LEARN_UNITS} subjects or sessions to learn on, and "
-        f"the training slices have {len(rows)} rows of {units} {of}s: add {'rows' if of == 'row' else of + 's'}, until "
-        f"there are {2 * LEARN_UNITS} in all."
+        f"the training slices have {len(rows)} rows{f' of {units} {of}s' if of else ''}: {total} in all would be enough."
     )
 
 
