@@ -9,11 +9,18 @@ from torch import nn
 def classifier(spec: Any) -> nn.Module:
     """Strided convolutions with batch norm and SiLU for pictures; for vectors dense layers with batch norm and GELU."""
     if len(spec.shape) == 1:
-        norm = nn.Linear(spec.shape[0], 160), nn.BatchNorm1d(160), nn.GELU(), nn.Dropout(0.1)
-        return nn.Sequential(*norm, nn.Linear(160, 64), nn.SiLU(), nn.Linear(64, spec.classes))
-    body = nn.Conv2d(spec.shape[-1], 16, 3, 2, 1), nn.BatchNorm2d(16), nn.SiLU()
-    more = nn.Conv2d(16, 32, 3, 2, 1), nn.BatchNorm2d(32), nn.SiLU(), nn.Flatten()
-    return nn.Sequential(*body, *more, nn.LazyLinear(64), nn.SiLU(), nn.Dropout(0.2), nn.Linear(64, spec.classes))
+        norm = nn.Linear(spec.shape[0], 256), nn.BatchNorm1d(256), nn.GELU(), nn.Dropout(0.3)
+        return nn.Sequential(*norm, nn.Linear(256, 96), nn.SiLU(), nn.Linear(96, spec.classes))
+    body = nn.Conv2d(spec.shape[-1], 32, 3, 2, 1), nn.BatchNorm2d(32), nn.SiLU()
+    more = nn.Conv2d(32, 64, 3, 2, 1), nn.BatchNorm2d(64), nn.SiLU(), nn.Flatten()
+    return nn.Sequential(*body, *more, nn.LazyLinear(128), nn.SiLU(), nn.Dropout(0.3), nn.Linear(128, spec.classes))
+
+
+def slight(layer: Any) -> Any:
+    """The last layer of what is added to a sample, so that training begins near the sample itself."""
+    nn.init.normal_(layer.weight, std=0.01)
+    nn.init.zeros_(layer.bias)
+    return layer
 
 
 class UNet(nn.Module):
@@ -23,7 +30,7 @@ class UNet(nn.Module):
         super().__init__()
         self.first = nn.Sequential(nn.Conv2d(deep, 16, 3, 2, 1), nn.ReLU())
         self.low = nn.Sequential(nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU(), nn.ConvTranspose2d(32, 16, 4, 2, 1), nn.ReLU())
-        self.last = nn.Sequential(nn.ConvTranspose2d(32, deep, 4, 2, 1), nn.Tanh())
+        self.last = nn.Sequential(slight(nn.ConvTranspose2d(32, deep, 4, 2, 1)), nn.Tanh())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The perturbed sample."""
@@ -37,7 +44,7 @@ class Change(nn.Module):
     def __init__(self, wide: int) -> None:
         super().__init__()
         body = nn.Linear(wide, 192), nn.BatchNorm1d(192), nn.ReLU(), nn.Linear(192, 192), nn.ReLU()
-        self.inside = nn.Sequential(*body, nn.Linear(192, wide), nn.Tanh())
+        self.inside = nn.Sequential(*body, slight(nn.Linear(192, wide)), nn.Tanh())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The perturbed sample."""
