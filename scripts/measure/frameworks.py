@@ -9,9 +9,13 @@ Records docs/results/frameworks.json. It needs the environment of scripts/enviro
 """
 
 import importlib.metadata
+import json
 import os
+import shutil
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +28,7 @@ from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.audit.floor import examine
 from edgeveil.trainer.audit.subject import KERAS, Subject, perturb_rows
+from edgeveil.trainer.audit.verdict import words
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.networks.training import build
@@ -45,7 +50,7 @@ QUICK: dict[str, dict[str, int]] = {
 }
 # The families that read most on record, and cost least.
 FAMILIES = {"mnist": ("fixed D_z", "BatchNorm CNN"), "wifi": ("fixed D_z", "random forest")}
-PARTS = ("rows", "epochs", "resnet18")
+PARTS = ("rows", "epochs", "resnet18", "boards")
 TIMED = (("mnist", "classifier"), ("wifi", "classifier"))
 EPOCHS = 4  # timed, of which the fastest counts; the first also compiles
 
@@ -202,6 +207,52 @@ def of_keras(model: Any, u: np.ndarray, labels: np.ndarray, batch: int) -> Calla
     return epoch
 
 
+# Boards.
+
+
+def on_boards(out: Path) -> dict[str, Any]:
+    """The generator of the first seed of MNIST, from PyTorch to an emulated Raspberry Pi, and Coral's lint of it.
+
+    It goes the way of a user, by commands; ``audit board`` compares the test slice with this machine's outputs.
+    """
+    say("A generator of PyTorch on an emulated Raspberry Pi")
+    place = (out / "boards").resolve()
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    run, exported, sealed, root = out / "mnist-torch-0", place / "export", place / "torch.veil", place / "root"
+    if not run.is_dir():
+        raise BadInput(f"Its run was expected in {run}; make it first: --parts rows --data mnist --seeds 0.")
+    made = export(run, ["raspberry-pi-cpu", "coral-dev-board"], exported, replace=True)
+
+    def edgeveil(*arguments: object, codes: Sequence[int] = (0,)) -> str:
+        command = [sys.executable, "-m", "edgeveil.trainer.cli.main", *map(str, arguments)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode not in codes:
+            raise BadInput(
+                f"edgeveil {' '.join(map(str, arguments))} ended with {done.returncode}; the reason is above."
+            )
+        return done.stdout
+
+    edgeveil("key", "new", place / "keys", "--no-passphrase")
+    edgeveil("trust", "init", root, "--key", place / "keys/signing.pub", "--no-passphrase")
+    edgeveil("seal", exported, "--no-audit", "--key", place / "keys/signing.key", "--out", sealed)
+    edgeveil("board", "wheels", "raspberry-pi-cpu", "--out", place / "wheels")
+    device = [sys.executable, "scripts/emulated_device"]
+    name = ["--name", "frameworks"]
+    up = subprocess.run([*device, "up", *name, "--port", "0"], stdout=subprocess.PIPE, check=True)
+    os.environ["EDGEVEIL_BOARDS"] = json.loads(up.stdout)["boards"]
+    trusted = ["--on", "emulated", "--trust", root]
+    try:
+        more = ["--for", "raspberry-pi-cpu", "--wheels", place / "wheels", "--no-service"]
+        edgeveil("flash", sealed, *trusted, *more)
+        audited = edgeveil("audit", "board", sealed, *trusted, "--run", run, "--json", codes=(0, 3))
+    finally:
+        subprocess.run([*device, "down", *name], stdout=subprocess.DEVNULL, check=False)
+    document = json.loads(audited)
+    reports = {key: made.report[key] for key in ("parity", "lint")}
+    return {**reports, "on_board": document["on_board"], "verdict": words(document)}
+
+
 # The whole.
 
 
@@ -264,6 +315,8 @@ def main() -> None:
         document |= {"timed": EPOCHS, "epochs": timed_of}
     if "resnet18" in options.parts:
         document |= {"resnet18": piece("resnet18", lambda: resnet(out))}
+    if "boards" in options.parts:
+        document |= {"boards": piece("boards", lambda: on_boards(out))}
     document |= record.here()
     document["versions"] |= {"torch": importlib.metadata.version("torch")}
     record.write(options.out, script.path, document)

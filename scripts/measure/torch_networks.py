@@ -29,8 +29,9 @@ class UNet(nn.Module):
     def __init__(self, deep: int) -> None:
         super().__init__()
         self.first = nn.Sequential(nn.Conv2d(deep, 16, 3, 2, 1), nn.ReLU())
-        self.low = nn.Sequential(nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU(), nn.ConvTranspose2d(32, 16, 4, 2, 1), nn.ReLU())
-        self.last = nn.Sequential(slight(nn.ConvTranspose2d(32, deep, 4, 2, 1)), nn.Tanh())
+        up = nn.Upsample(scale_factor=2), nn.Conv2d(32, 16, 3, 1, 1), nn.ReLU()
+        self.low = nn.Sequential(nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU(), *up)
+        self.last = nn.Sequential(nn.Upsample(scale_factor=2), slight(nn.Conv2d(32, deep, 3, 1, 1)), nn.Tanh())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The perturbed sample."""

@@ -54,9 +54,13 @@ class Tolerance:
 
 
 def candidates(fitted: FittedPerturber) -> Golden:
-    """All synthetic samples for the perturber, 24 images, 48 vectors or 40 series, and draws; always the same."""
+    """All synthetic samples for the perturber, 24 images, 48 vectors (816 of few levels: most are near ties), or 40
+    series, and draws; always the same.
+    """
     rng = np.random.default_rng(SEED)
     u = {"image": _images, "vector": _vectors, "series": _series}[fitted.input.kind](fitted.input.shape, rng)
+    if fitted.input.kind == "vector" and _few_levels(fitted):
+        u = np.concatenate([u, _sparse(fitted.input.shape[0], rng, (0.002, 0.005, 0.01, 0.02, 0.03, 0.05), 128)])
     x = from_unit(fitted.input, np.clip(u, 0, 1).astype(np.float32))
     return Golden(x, recorded_draws(fitted, len(x), rng), np.arange(len(x)))
 
@@ -287,9 +291,13 @@ def _vectors(shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
     rows += [rng.random(features) for _ in range(8)]
     rows += [(rng.random(features) < share).astype(float) for share in (0.05, 0.1, 0.2, 0.3, 0.5, 0.7)]
     rows += [(np.abs(ramp - rng.random()) < 0.15).astype(float) for _ in range(4)]
-    # Few features at some strength, like WiFi fingerprints: rows unlike any sample would be outside the int8 range.
-    for share in np.repeat([0.01, 0.02, 0.04], 8):
+    return np.concatenate([rows, _sparse(features, rng, (0.01, 0.02, 0.04), 8)])
+
+
+def _sparse(features: int, rng: np.random.Generator, shares: Sequence[float], of_each: int) -> np.ndarray:
+    """Few features at some strength, like WiFi fingerprints: rows unlike any sample would be outside the int8 range."""
+    rows = np.zeros((len(shares) * of_each, features))
+    for row, share in zip(rows, np.repeat(shares, of_each), strict=True):
         few = rng.choice(features, max(1, round(share * features)), replace=False)
-        rows.append(np.zeros(features))
-        rows[-1][few] = rng.uniform(0.1, 0.7, len(few))
-    return np.stack(rows)
+        row[few] = rng.uniform(0.1, 0.7, len(few))
+    return rows

@@ -190,13 +190,15 @@ def test_readings_of_two_levels_have_no_tolerance_and_are_kept_where_no_value_is
     candidates = golden.candidates(fitted)
     v = 0.9 - 0.8 * candidates.x.astype(np.float32)  # the other way round, and clear of one half
     fast, plain = v.copy(), v.copy()
-    near, apart = np.arange(0, 48, 3), np.arange(1, 48, 3)
+    near, apart = np.arange(0, len(v), 3), np.arange(1, len(v), 3)
     fast[near, 2] = plain[near, 2] = 0.505
     fast[apart, 3], plain[apart, 3] = 0.1, 0.9  # kernels that disagree
     flows = [{"v": v}, {"v": fast}, {"v": plain}]
     chosen = golden.choose(fitted, candidates, [rounded(one["v"]) for one in flows], flows, allowed=0.0)
     assert len(chosen.rows) == golden.KEPT
     assert set(chosen.rows % 3) == {2}
+    fast[np.arange(len(v)) % 100 != 77, 2] = 0.505  # of many levels that a network spreads over, one is always a tie
+    assert set(golden.choose(fitted, candidates, [rounded(one["v"]) for one in flows], flows, 0.0).rows % 100) == {77}
     same = {"frame": candidates.x}
     with pytest.raises(BadInput, match="come out unchanged"):
         golden.choose(fitted, candidates, [same] * 3, [{"v": candidates.x.astype(np.float32)}] * 3, allowed=0.0)
