@@ -54,7 +54,7 @@ _Artefacts = Annotated[tuple[_Artefact, ...], Field(strict=False, min_length=1),
 _Compiler = Annotated[str, matching(r"[a-z0-9][a-z0-9_-]{0,39}", "the name of a compiler")]
 _LOADS_CODE = re.compile(r"(LD_|PYTHON|GLIBC|GCONV)\w*|PATH|ENV|BASH_ENV|LOCPATH")
 # What a foreign profile may name unasked: groups of cameras and accelerators, the system's Pythons, and readings.
-_GROUPS = ("video", "render", "plugdev", "users", "apex")
+_GROUPS = ("video", "render", "plugdev", "users", "apex", "dialout")
 _PYTHONS = re.compile(r"/usr/(local/)?bin/python3(\.\d+)?")
 _READINGS = re.compile(r"zone:.*|/sys/(?!.*\.\.).*")
 _Version = Annotated[str, matching(r"\d+(\.\d+){0,3}", 'a version such as "3.11"')]
@@ -142,11 +142,12 @@ class Service(Table):
 
 
 class Camera(Table):
-    """How cameras are opened there: sources to try, and the groups of V4L2 devices and of USB devices."""
+    """How cameras are opened there: sources to try, and the groups of V4L2 devices, USB devices and serial ports."""
 
     sources: SomeTexts = ()
     group: _Group = "video"
     usb_group: _Group = "plugdev"
+    serial_group: _Group = "dialout"
 
 
 class Install(Table):
@@ -264,7 +265,7 @@ class Profile(Table):
         places = {name: place for name, place in self.sensors.items() if name != "expected_power_mode"}
         lines = [f"{name} = {place}" for name, place in places.items() if not _READINGS.fullmatch(place)]
         lines += [] if _PYTHONS.fullmatch(self.service.python) else [f"python = {self.service.python}"]
-        named = (self.camera.group, self.camera.usb_group, self.accelerator_group)
+        named = (self.camera.group, self.camera.usb_group, self.camera.serial_group, self.accelerator_group)
         lines += [f"group = {group}" for group in named if group and group not in _GROUPS]
         return lines + [f"{name}={value}" for name, value in self.service.environment.items()]
 

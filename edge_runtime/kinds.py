@@ -45,8 +45,8 @@ def needs_daemon(source: str) -> bool:
 
 
 def device_file(source: str) -> Optional[str]:
-    """The device file of ``camera:0`` or ``camera:/dev/...``; None for a source that is found in another way."""
-    start, place = fact_of(SOURCES, source, "device_file"), source.partition(":")[2]
+    """The device file of ``camera:0``, ``camera:/dev/...`` or ``serial:/dev/...,...``; None of any other source."""
+    start, place = fact_of(SOURCES, source, "device_file"), source.partition(":")[2].partition(",")[0]
     return None if start is None else start + place if place.isdigit() else place
 
 

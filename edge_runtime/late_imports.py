@@ -1,4 +1,4 @@
-"""Libraries that are imported when they are first used: numpy, and OpenCV with the pictures that it reads.
+"""Libraries that are imported when they are first used: numpy, what sources and sinks need, and OpenCV's pictures.
 
 A bundle is verified where there is no numpy. A name that is not UTF-8 ends OpenCV with a segmentation fault, so no
 picture is read by its name.
@@ -7,8 +7,9 @@ picture is read by its name.
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Optional, Union
 
+from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.errors import BadInput, Missing
 
 if TYPE_CHECKING:
@@ -28,7 +29,113 @@ else:
 
     np = _Later()
 
-__all__ = ["decoded", "film_name", "np", "opencv"]
+__all__ = ["LIBRARIES", "Library", "decoded", "film_name", "library", "load", "missing", "np", "opencv"]
+
+
+class Library(NamedTuple):
+    """What a source or a sink needs besides numpy.
+
+    ``test`` shows that it is there: ``module:NAME``, ``library:FILE|FILE`` or ``program:NAME``. ``cures`` are what to
+    do by the kind of board, ``""`` for any other. ``wheel`` is its package on the index, where that has one.
+    """
+
+    title: str
+    test: str
+    cures: Dict[str, str]
+    wheel: str = ""
+
+
+# Part of a board's name -> its word in ``cures``; the first that fits counts.
+_BOARDS = (("Raspberry Pi", "pi"), ("Jetson", "jetson"), ("Phanbell", "coral"), ("Coral", "coral"))
+_REALSENSE = "build librealsense with its Python bindings; there is no wheel for ARM"
+LIBRARIES = {
+    "opencv": Library(
+        "OpenCV",
+        "module:cv2",
+        {
+            "pi": "sudo apt install python3-opencv",
+            "jetson": "JetPack has it: run with the system's own python3",
+            "coral": "sudo apt-get install python3-opencv",
+            "": "pip install opencv-python-headless, or for the system's own Python sudo apt install python3-opencv",
+        },
+        "opencv-python-headless",
+    ),
+    "picamera2": Library(
+        "picamera2",
+        "module:picamera2",
+        {
+            "pi": "sudo apt install python3-picamera2",
+            "": "cameras through libcamera are for the Raspberry Pi; use camera:0 or gst:",
+        },
+    ),
+    "gstreamer": Library(
+        "PyGObject",
+        "module:gi.repository.Gst",
+        {
+            "": "sudo apt install python3-gi gir1.2-gst-plugins-base-1.0 gstreamer1.0-plugins-base, and run with the "
+            "system's own python3"
+        },
+    ),
+    "freenect": Library("libfreenect 0.5", "library:libfreenect.so.0.5", {"": "sudo apt install libfreenect0.5"}),
+    "openni": Library("libOpenNI2", "library:libOpenNI2.so.0|libOpenNI2.so", {"": "sudo apt install libopenni2-0"}),
+    "realsense": Library(
+        "pyrealsense2",
+        "module:pyrealsense2",
+        {"pi": _REALSENSE, "jetson": _REALSENSE, "coral": _REALSENSE, "": "pip install pyrealsense2"},
+    ),
+    "iw": Library("`iw`", "program:iw", {"": "sudo apt install iw"}),
+    "paho": Library(
+        "paho-mqtt",
+        "module:paho.mqtt.client",
+        {"": "pip install 'paho-mqtt>=1.6,<3', or for the system's own Python sudo apt install python3-paho-mqtt"},
+        "paho-mqtt",
+    ),
+}
+
+
+def library(need: str) -> Library:
+    """The library of a kind's ``needs``: a key of ``LIBRARIES``, or the test of one of another package."""
+    known = LIBRARIES.get(need)
+    name = need.partition(":")[2]
+    return known or Library(name, need, {"": "install {}".format(name)})
+
+
+def cure(library: str, board: Optional[str]) -> str:
+    """What brings a library onto a board of that model; None: of none."""
+    cures = LIBRARIES[library].cures
+    return cures.get(next((word for words, word in _BOARDS if words in (board or "")), ""), cures[""])
+
+
+def broken(why: str, numpy: Optional[str]) -> str:
+    """Why a library that is there does not load; ``numpy`` is the version of the numpy there."""
+    other = "multiarray" in why or "_ARRAY_API" in why or "numpy.core" in why
+    built = ": it was built for another numpy than {}".format(numpy) if other and numpy else ""
+    return "does not load ({}){}".format(why, built)
+
+
+def missing(what: str, library: str, board: Optional[str] = None, error: Optional[BaseException] = None) -> Missing:
+    """A ``Missing`` for ``library``, with this board's cure. ``what`` begins the sentence.
+
+    ``error`` is what loading it raised: a library that is there and does not load needs another cure than none.
+    """
+    name = LIBRARIES[library].test.partition(":")[2].partition(".")[0]
+    if error is None or (isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == name):
+        return Missing(
+            "{}, which is not here: {}".format(what, cure(library, machine.board() if board is None else board))
+        )
+    numpy = getattr(sys.modules.get("numpy"), "__version__", None)
+    why = "{}: {}".format(type(error).__name__, " ".join(str(error).split())[:200])
+    problem = "{}, which is here and {}. Take one that goes with this Python and numpy: {}"
+    return Missing(problem.format(what, broken(why, numpy), cure(library, machine.board() if board is None else board)))
+
+
+def load(module: str, what: str, library: str) -> Any:
+    """The Python module of that name. Raises ``missing`` where it is not installed or does not load."""
+    try:
+        return importlib.import_module(module)
+    except Exception as error:  # a library may raise anything as it is loaded
+        problem = missing(what, library, error=error)
+    raise problem
 
 
 MOST_PIXELS = 2**26  # of a picture that is decoded; OpenCV looks at its header first
@@ -38,11 +145,7 @@ MOST_FITTED = 2**24  # of one of any size that a bundle's `fit` brings to its ow
 def opencv() -> Any:
     """The OpenCV module; raises ``Missing``."""
     os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(MOST_PIXELS))  # it reads this when it is loaded
-    try:
-        return importlib.import_module("cv2")
-    except ImportError:
-        problem = "images need OpenCV, which is not installed: pip install opencv-python-headless"
-    raise Missing(problem)
+    return load("cv2", "pictures are read by OpenCV", "opencv")
 
 
 def decoded(data: bytes) -> Any:

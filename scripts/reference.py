@@ -18,6 +18,7 @@ from edgeveil.devices.profiles import Profile
 from edgeveil.devices.published import TABLE
 from edgeveil.edge_runtime.device import forms
 from edgeveil.edge_runtime.kinds import SINKS, SOURCES
+from edgeveil.edge_runtime.late_imports import library
 from edgeveil.edge_runtime.registry import Registry
 from edgeveil.edge_runtime.stages import STAGES
 from edgeveil.edge_runtime.util.atomic import write_atomic
@@ -174,7 +175,11 @@ def kinds_table(registry: Registry, heading: str) -> str:
     facts = {one.facts["forms"]: one.facts for one in registry.kinds().values()}
     columns = [registry.word, heading, *(["needs"] if any("needs" in one for one in facts.values()) else [])]
     rows = [
-        [", ".join(f"`{form}`" for form in names), one["help"], one.get("needs", "")][: len(columns)]
+        [
+            ", ".join(f"`{form}`" for form in names),
+            one["help"],
+            ", ".join(library(need).title for need in one.get("needs", ())),
+        ][: len(columns)]
         for names, one in facts.items()
     ]
     return "".join(

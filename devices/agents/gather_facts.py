@@ -7,11 +7,14 @@ import hashlib
 import json
 import os
 import platform
+import pwd
 import re
+import shutil
 import signal
 import subprocess
 import sys
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+import tempfile
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 SYSTEMD = "/run/systemd/system"
 
@@ -43,6 +46,8 @@ INTERPRETERS = (
     *("numpy", "cv2", "paho"),
 )
 PACKAGES = {"rknnlite": "rknn-toolkit-lite2", "paho": "paho-mqtt"}  # whose module has another name
+IIO = "/sys/bus/iio/devices"
+NOBODY = "nobody"  # whose rights a user that a flash has yet to make will have
 IMPORT_S = 60  # the most that one may take to load, from a slow card
 
 # Each is imported in a process of its own: what a library does to it there is a fact of that library, not of the probe.
@@ -55,10 +60,23 @@ if name == "libedgetpu":
     ctypes.CDLL("libedgetpu.so.1")
     print(json.dumps(["", ["edgetpu"]]))
     sys.exit()
+if name.startswith("library:"):
+    for one in name[8:].split("|"):
+        try:
+            ctypes.CDLL(one)
+            print(json.dumps(["", []]))
+            sys.exit()
+        except OSError as error:
+            if "No such file" not in str(error):
+                sys.stderr.write("%s\\n" % error)
+    sys.exit(3)
+name, _, part = name.partition(".")
 if importlib.util.find_spec(name) is None:
     sys.exit(3)
 try:
     library = importlib.import_module("paho.mqtt" if name == "paho" else name)
+    if part:
+        importlib.import_module(name + "." + part)
 except ImportError as error:
     # A library of another system or Python counts as missing.
     sys.stderr.write("ImportError: %s" % error)
@@ -97,17 +115,22 @@ print(json.dumps([version or "unknown", found]))
 """
 
 
-def gather(root: str, accelerator: Optional[str] = None, paths: Iterable[str] = ()) -> Dict[str, Any]:
+def gather(
+    root: str, accelerator: Optional[str] = None, paths: Iterable[str] = (), needs: Iterable[str] = ()
+) -> Dict[str, Any]:
     """A dict of facts. ``root``: EdgeVeil's folder; ``accelerator``: the path that shows that there is one.
 
-    ``paths`` are put in front of ``sys.path`` (unpacked wheels). Unknown facts are None.
+    ``paths`` are put in front of ``sys.path`` (unpacked wheels). ``needs`` are tests of what a source and sinks need
+    (``devices.flashing.needs``). Unknown facts are None.
     """
-    paths = list(paths)
+    paths, needs = list(paths), list(needs)
     place = root
     while not os.path.isdir(place):
         place = os.path.dirname(place) or "/"
     space = os.statvfs(place)
-    interpreters, devices, failed = _interpreters(paths)
+    modules = [need[len("module:") :] for need in needs if need.startswith("module:")]
+    more = [one for one in modules if one.partition(".")[0] not in INTERPRETERS]
+    interpreters, devices, failed = _interpreters(paths, more) if more else _interpreters(paths)
     return {
         "schema": 1,
         "architecture": _architecture(),
@@ -118,6 +141,9 @@ def gather(root: str, accelerator: Optional[str] = None, paths: Iterable[str] = 
         "executable": sys.executable,
         "glibc": _glibc(),
         "free_bytes": space.f_bavail * space.f_frsize,
+        "space": _space(place),
+        "needs": {need: _need(need, paths) for need in needs if not need.startswith("module:")},
+        "writable": os.access(place, os.W_OK),
         "volatile": _volatile(place) or (_volatile("/etc") if place != "/etc" else None),
         "read_only": bool(space.f_flag & 1) or (os.getuid() == 0 and not os.access(place, os.W_OK)),
         "uid": os.getuid(),
@@ -159,13 +185,80 @@ def _present(accelerator: str) -> bool:
     return any(":".join(number) in wanted for number in numbers)
 
 
-def _interpreters(paths: List[str]) -> Tuple[Dict[str, str], List[str], Dict[str, str]]:
+def _space(place: str) -> Dict[str, Any]:
+    """Where else bytes are written: the login user's uploads and temporary files. Each with its free bytes, and
+    whether that is the file system of ``place``."""
+    home = os.path.expanduser("~" + os.environ.get("SUDO_USER", ""))
+    rows = {}
+    for name, folder in (("uploads", os.path.join(home, ".cache")), ("temporary", _temporary())):
+        while not os.path.isdir(folder):
+            folder = os.path.dirname(folder) or "/"
+        space = os.statvfs(folder)
+        same = os.stat(folder).st_dev == os.stat(place).st_dev
+        rows[name] = {"folder": folder, "free_bytes": space.f_bavail * space.f_frsize, "same": same}
+    return rows
+
+
+def _temporary() -> str:
+    try:
+        return tempfile.gettempdir()
+    except OSError:  # it is full, or may not be written
+        return "/tmp"  # noqa: S108 - named, and never written to
+
+
+def _need(test: str, paths: List[str]) -> str:
+    """Why a test of ``needs`` does not hold here, "missing" where there is nothing; empty where it holds."""
+    kind, _, what = test.partition(":")
+    if kind == "library":
+        code, _, err = _child([sys.executable, "-c", _PROBE, test] + paths)
+        return "" if code == 0 else "missing" if code == 3 and not err else _how_it_ended(code, err)
+    if kind == "program":
+        places = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
+        return "" if shutil.which(what, path=places) else "missing"
+    if kind == "iio":
+        folders = os.listdir(IIO) if os.path.isdir(IIO) else []
+        return "" if any(_text(os.path.join(IIO, one, "name")) == what for one in folders) else "missing"
+    if kind == "device":
+        return "" if os.path.exists(what) else "missing"
+    # read:USER:PATH, folder:USER:PATH
+    user, _, path = what.partition(":")
+    if not os.path.exists(path) and _as_root(["test", "-e", path]) is None:
+        return "missing"
+    right = "-r" if kind == "read" else "-x"
+    if not _runs_as(user, ["test", right, path]):
+        return "{} cannot read it".format(user or "this user")
+    folder = os.path.isdir(path) or _as_root(["test", "-d", path]) is not None
+    return "" if folder == (kind == "folder") or kind == "read" else "it is no folder"
+
+
+def _runs_as(user: str, command: List[str]) -> bool:
+    """Whether a command succeeds as a user, or as ``NOBODY`` where there is no such user yet; "" is this one."""
+    if not user:
+        return _runs(command)
+    try:
+        account = pwd.getpwnam(user)
+    except KeyError:
+        account = pwd.getpwnam(NOBODY)
+    if os.getuid() != 0:
+        # Where this user may not become another, no service is written either.
+        return _runs(["sudo", "-n", "-u", account.pw_name] + command) if _runs(["sudo", "-n", "true"]) else True
+
+    def become() -> None:
+        os.initgroups(account.pw_name, account.pw_gid)
+        os.setgid(account.pw_gid)
+        os.setuid(account.pw_uid)
+
+    return _runs(command, become)
+
+
+def _interpreters(paths: List[str], more: Iterable[str] = ()) -> Tuple[Dict[str, str], List[str], Dict[str, str]]:
     """What can be loaded here, name -> version; the accelerators it can use; and name -> why the rest cannot."""
     versions: Dict[str, str] = {}
     devices: List[str] = []
     failed: Dict[str, str] = {}
-    for name in ("libedgetpu",) + INTERPRETERS:
-        code, out, err = _child([sys.executable, "-c", _PROBE, name] + paths)
+    for full in [*("libedgetpu",) + INTERPRETERS, *more]:
+        code, out, err = _child([sys.executable, "-c", _PROBE, full] + paths)
+        name = full.partition(".")[0]
         if code == 0:
             version, usable = json.loads(out)
             versions.update({PACKAGES.get(name, name.replace("_", "-")): version} if version else {})
@@ -321,11 +414,12 @@ def _os_release() -> Optional[str]:
     return fields.get("PRETTY_NAME", "").strip('"') or None
 
 
-def _runs(command: List[str]) -> bool:
+def _runs(command: List[str], before: Optional[Callable[[], None]] = None) -> bool:
     try:
         with open(os.devnull, "r+b") as nothing:
-            return subprocess.call(command, stdin=nothing, stdout=nothing, stderr=nothing) == 0  # noqa: S603 - fixed commands
-    except OSError:
+            child = subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, preexec_fn=before)  # noqa: S603 - fixed commands
+            return child.wait() == 0
+    except (OSError, subprocess.SubprocessError):
         return False
 
 
@@ -366,4 +460,4 @@ def _json(path: str) -> Any:
 
 
 if __name__ == "__main__":
-    print(json.dumps(gather(sys.argv[1], sys.argv[2] or None, sys.argv[3:])))
+    print(json.dumps(gather(sys.argv[1], sys.argv[2] or None, sys.argv[4:], json.loads((sys.argv[3:4] or ["[]"])[0]))))

@@ -40,14 +40,14 @@ class Board:
     def __exit__(self, *_: object) -> None:
         self.transport.close()
 
-    def facts(self, accelerator: str | None = None) -> Facts:
-        """The board's facts, from a script that is sent there. Raises ``DeviceFailed``."""
-        return Facts.from_document(self.facts_document(accelerator))
+    def facts(self, accelerator: str | None = None, needs: Sequence[str] = ()) -> Facts:
+        """The board's facts, from a script that is sent there, and of ``needs.tests``. Raises ``DeviceFailed``."""
+        return Facts.from_document(self.facts_document(accelerator, needs))
 
-    def facts_document(self, accelerator: str | None = None) -> dict:
+    def facts_document(self, accelerator: str | None = None, needs: Sequence[str] = ()) -> dict:
         """The facts as the script printed them; as root, where only the password makes a user root."""
         site = posixpath.join(self.root, "site")
-        command = [*self.python(), "-", self.root, accelerator or "", site]
+        command = [*self.python(), "-", self.root, accelerator or "", json.dumps(list(needs)), site]
         run = self.sudo.run if self.sudo.has_password and self.sudo.allowed() else self.transport.run
         done = run(command, data=read_agent("gather_facts"), timeout_s=600)
         if done.code in (126, 127):
@@ -134,7 +134,10 @@ class Board:
     def run(self, command: list[str], *, data: bytes = b"", timeout_s: float = 120) -> Completed:
         """Run as root, or as a user who may write EdgeVeil's folder."""
         if self._writes is None:
-            self._writes = self.sudo.is_root() or self.transport.run(["test", "-w", self.root]).code == 0
+            # A folder that is not there yet is made in the nearest one that is.
+            script = 'd=$1; while [ ! -e "$d" ]; do d=${d%/*}; [ "$d" ] || d=/; done; test -w "$d"'
+            writes = ["sh", "-c", script, "sh", self.root]
+            self._writes = self.sudo.is_root() or self.transport.run(writes).code == 0
         run = self.transport.run if self._writes else self.sudo.run
         return run(command, data=data, timeout_s=timeout_s)
 

@@ -20,10 +20,10 @@ from typing import Annotated, Any
 import tomli_w
 from pydantic import AfterValidator, Field, model_validator
 
-from edgeveil.devices.flashing import sd_card, service_files
-from edgeveil.devices.flashing.placement import Refused, compiled_artefact, possible_artefacts
+from edgeveil.devices.flashing import needs, sd_card, service_files
+from edgeveil.devices.flashing.placement import compiled_artefact, possible_artefacts
 from edgeveil.devices.flashing.plan import ServiceFiles
-from edgeveil.devices.flashing.records import PAHO, BundleFacts, TrustFacts, Wanted, Wheels
+from edgeveil.devices.flashing.records import BundleFacts, Refused, TrustFacts, Wanted, Wheels
 from edgeveil.devices.flashing.steps import (
     Flashed,
     InstallRelease,
@@ -286,9 +286,8 @@ def plan_card(
         steps += [MakeLedger(profile.service)] if bundle.spends else []
         steps.append(StartService())
     notes = wanted.notes_on(bundle)
-    if wanted.mqtt and (wheels is None or PAHO not in wheels.interpreters):
-        notes += (
-            f"the image needs python3-paho-mqtt, or wheels of edgeveil board wheels {profile.name} --with mqtt: "
-            "for MQTT",
-        )
+    # A path that no unit can reach is refused here too; what the image has is known to its board alone.
+    for need in needs.of_wanted(wanted, profile.service):
+        if need.library and need.wheel not in (wheels.interpreters if wheels is not None else ()):
+            notes += (f"the image needs {need.what} for {need.of}: {need.cured(None, profile.name)}",)
     return Plan(tuple(steps), artefact, "found out at first boot", notes, device)

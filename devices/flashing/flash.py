@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from edgeveil.devices.flashing import sd_card, service_files
+from edgeveil.devices.flashing import needs, sd_card, service_files
 from edgeveil.devices.flashing.board import Board, Say
 from edgeveil.devices.flashing.card import flash_card, read_setup
 from edgeveil.devices.flashing.connection import Connection
@@ -95,7 +95,7 @@ def flash(
         board.sudo.allowed()  # asks for the password, where somebody sits there
     profile = inputs.profile.at(board.root)
     board.environment = dict(profile.service.environment)
-    facts = board.facts(profile.accelerator_path)
+    facts = board.facts(profile.accelerator_path, needs.tests(needs.of_wanted(wanted, profile.service)))
     planned = plan(
         facts,
         inputs.bundle,

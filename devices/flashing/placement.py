@@ -11,24 +11,16 @@ from typing import NoReturn
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from edgeveil.devices.flashing.records import LIBRARIES, PAHO, BundleFacts, Facts, Wanted, Wheels
+from edgeveil.devices.flashing import needs
+from edgeveil.devices.flashing.records import LIBRARIES, BundleFacts, Facts, Refused, Wanted, Wheels
 from edgeveil.devices.profiles import Backend, Profile
 from edgeveil.edge_runtime.device import CPU, forms
-from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 
 SPARE_BYTES = 16 * 2**20  # what must stay free: logs, a state file
 STOCK = "16.0"  # Google's libedgetpu, its last
 OLDEST_PYTHON = Version("3.6")
 _UNREADABLE = Version("0")
-
-
-class Refused(BadInput):
-    """This bundle cannot be installed on this board. ``reason`` is the fixed name of the rule."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -50,9 +42,20 @@ def place(
     if _version(facts.python) < OLDEST_PYTHON:
         raise Refused("python", f"Python 3.6 or later was expected on the board; it has {facts.python}. Install one.")
     artefact, backend, needs_wheels = _interpreter(facts, bundle, profile, wheels)
-    if wanted.mqtt and PAHO not in facts.interpreters:
-        _check_client(facts, profile, wheels, backend if bundle.artefacts else None)
+    brought = wheels.interpreters if wheels is not None and _fit(wheels, facts) else {}
+    wants = needs.of_wanted(wanted, profile.service)
+    if needs.check_needs(wants, facts, profile, brought) and not needs_wheels:
         needs_wheels = True
+        replaced = facts.edgeveil is not None and bool(facts.edgeveil.wheels)
+        if replaced and bundle.artefacts and backend.name not in brought:
+            more = " ".join(sorted({f"--with {need.of.partition(':')[0]}" for need in wants if need.wheel}))
+            raise Refused(
+                "needs",
+                f"{backend.name} was expected in the wheels too, which replace the board's earlier wheels. Collect "
+                f"all: edgeveil board wheels {profile.name} {more} --out DIR.",
+            )
+    if needs_wheels and wheels is not None:
+        needs.check_numpy(wants, facts, profile, wheels)
     before = facts.edgeveil.device if facts.edgeveil else None
     chosen = _settings_device(before, wanted) if settings_kept else wanted.device
     if chosen is None:
@@ -98,20 +101,6 @@ def _interpreter(
                 if fits_driver(facts, backend):
                     return artefact, backend, not installed or not numpy_there
     _refuse_interpreters(facts, profile, possible, wheels)
-
-
-def _check_client(facts: Facts, profile: Profile, wheels: Wheels | None, backend: Backend | None) -> None:
-    """Check that the wheels bring MQTT's client, and what runs the model where they replace earlier wheels."""
-    brought: Mapping[str, str] = wheels.interpreters if wheels is not None and _fit(wheels, facts) else {}
-    replaced = facts.edgeveil is not None and bool(facts.edgeveil.wheels)
-    if PAHO not in brought or (replaced and backend is not None and backend.name not in brought):
-        why = f"it does not load ({facts.failed[PAHO]})" if PAHO in facts.failed else "there is none"
-        raise Refused(
-            "no-mqtt",
-            f"{PAHO} was expected on the board for Python {facts.python}, for mqtt:// and mqtts://; {why}. Install "
-            f"python3-paho-mqtt there, or collect wheels with it (edgeveil board wheels {profile.name} --with mqtt "
-            "--out DIR) and give them with --wheels.",
-        )
 
 
 def _has_what_it_runs(facts: Facts, bundle: BundleFacts, artefact: str, backend: Backend) -> bool:

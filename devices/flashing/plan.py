@@ -6,12 +6,13 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from edgeveil.devices.flashing.placement import SPARE_BYTES, Refused, place
+from edgeveil.devices.flashing.placement import SPARE_BYTES, place
 from edgeveil.devices.flashing.records import (
     BundleFacts,
     Facts,
     Installed,
     OnBoard,
+    Refused,
     TrustFacts,
     Wanted,
     Wheels,
@@ -35,7 +36,7 @@ from edgeveil.devices.profiles import Profile, Service
 from edgeveil.edge_runtime import camera_address
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.kinds import SOURCES, fact_of
-from edgeveil.edge_runtime.paths import FIRST, named
+from edgeveil.edge_runtime.paths import FIRST
 from edgeveil.edge_runtime.releases.store import MOST_FAILURES
 
 ServiceFiles = Callable[[str], Mapping[str, bytes]]  # by the device that runs the model: path on the board -> content
@@ -45,8 +46,7 @@ OWN_INIT = (
     "as a user without rights"
 )
 UPDATE_UNIT = "-update.service"
-_STATE = "/var/lib/edgeveil"
-_STATES = re.compile(rf"{_STATE}[^/]*")
+TRIAL_BYTES = 2 * 2**20  # of its outputs, which are temporary files
 _WRITTEN = re.compile(r"(/var/lib|/var/cache|/run|/var/run)/edgeveil")
 
 
@@ -239,6 +239,13 @@ def check_systemd(facts: Facts, wanted: Wanted) -> None:
 
 def check_root(facts: Facts, steps: Sequence[Step]) -> None:
     """Check for root if the service is written, stopped or started."""
+    if not facts.sudo and steps and not facts.writable:
+        raise Refused(
+            "no-root",
+            "EdgeVeil's folder on the board cannot be written by this user, who cannot sudo without a password either: "
+            "give it with password_file in boards.toml, or name a folder of the user's own by root there, such as "
+            "/home/NAME/edgeveil, with --no-service.",
+        )
     if not facts.sudo and any(isinstance(step, WriteService | StopService | StartService) for step in steps):
         raise Refused(
             "no-root",
@@ -272,6 +279,15 @@ def check_space(facts: Facts, size: int) -> None:
             f"{needed // 2**20 + 1} MiB free were expected on the board; there are {facts.free_bytes // 2**20}. "
             "Remove old releases there (edgeveil board releases --keep 1), or make room.",
         )
+    for name, least in (("uploads", size + SPARE_BYTES), ("temporary", TRIAL_BYTES)):
+        there = facts.space.get(name)
+        if size and there is not None and not there["same"] and there["free_bytes"] < least:
+            what = {"uploads": "to which files are sent", "temporary": "where the trial writes"}[name]
+            raise Refused(
+                "no-space",
+                f"{least // 2**20 + 1} MiB free were expected on the board in {there['folder']}, {what}; there are "
+                f"{there['free_bytes'] // 2**20}. Make room there.",
+            )
 
 
 # Several services on one board: what one may not take from the others.
@@ -316,20 +332,7 @@ def check_beside(owner: Service, wanted: Wanted, services: tuple[OnBoard, ...], 
                     f"The service {name} would run as {user}, as {one.name} of this board does, and could change its "
                     "ledger. Give one of them a profile with other users, or another name.",
                 )
-    _check_sinks(name, wanted.sinks)
     return [*_pages_and_camera(owner, wanted.source, services), *_spending(others, spends)]
-
-
-def _check_sinks(name: str, sinks: tuple[str, ...]) -> None:
-    for sink in sinks:
-        path = re.sub("^/+", "/", sink.partition(":")[2].partition("?")[0])
-        state = _STATES.match(posixpath.normpath(path) if path else "")
-        if state and state[0] != named(_STATE, name):
-            raise Refused(
-                "another-folder",
-                f"The service {name} may write to {named(_STATE, name)} alone, and {sink} is in {state[0]}: name a "
-                "--sink there.",
-            )
 
 
 def _pages_and_camera(owner: Service, source: str | None, services: tuple[OnBoard, ...]) -> Iterator[str]:

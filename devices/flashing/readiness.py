@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from packaging.version import Version
 
+from edgeveil.devices.flashing import needs
 from edgeveil.devices.flashing.placement import OLDEST_PYTHON, SPARE_BYTES, fits_driver, within
-from edgeveil.devices.flashing.records import LIBRARIES, Facts
+from edgeveil.devices.flashing.records import LIBRARIES, Facts, Wanted
 from edgeveil.devices.profiles import Backend, Install, Profile
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.kinds import SOURCES
 
 OVERLAY_OFF = "sudo raspi-config nonint disable_overlayfs && sudo reboot"
 
@@ -25,9 +27,25 @@ class Finding:
     cure: str | None = None
 
 
-def findings(facts: Facts, profile: Profile) -> list[Finding]:
-    """All findings, in the order in which a person would cure them."""
-    return [*_system(facts, profile), *_python(facts, profile), *_accelerator(facts, profile), *_rights(facts)]
+def findings(facts: Facts, profile: Profile, wants: Sequence[needs.Need] = ()) -> list[Finding]:
+    """All findings, in the order in which a person would cure them. ``wants`` are the needs of source and sinks."""
+    rows = [*_system(facts, profile), *_python(facts, profile), *_accelerator(facts, profile), *_rights(facts)]
+    return [*rows, *(_needed(facts, profile, wants))]
+
+
+def wanted_needs(wanted: Wanted, profile: Profile) -> list[needs.Need]:
+    """Of source and sinks; where no source is known, of the cameras that the profile names. Raises ``Refused``."""
+    if wanted.source is not None or not profile.camera.sources:
+        return needs.of_wanted(wanted, profile.service)
+    return [need for source in profile.camera.sources for need in needs.libraries(SOURCES, source)]
+
+
+def _needed(facts: Facts, profile: Profile, wants: Sequence[needs.Need]) -> Iterator[Finding]:
+    for need in wants:
+        why = need.state(facts)
+        yield Finding(
+            f"{need.what} for {need.of}", why or "there", need.cured(facts.board, profile.name) if why else None
+        )
 
 
 def _system(facts: Facts, profile: Profile) -> Iterator[Finding]:
@@ -45,6 +63,9 @@ def _system(facts: Facts, profile: Profile) -> Iterator[Finding]:
         free = facts.free_bytes // 2**20
         few = facts.free_bytes < 4 * SPARE_BYTES
         yield Finding("storage", f"{free} MiB free", "sudo apt-get clean, or a larger card" if few else None)
+    for one in facts.space.values():
+        if not one["same"] and one["free_bytes"] < SPARE_BYTES:
+            yield Finding(one["folder"], f"{one['free_bytes'] // 2**20} MiB free", "make room there")
 
 
 def _python(facts: Facts, profile: Profile) -> Iterator[Finding]:

@@ -7,16 +7,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edgeveil.devices.transports.base import digest
-from edgeveil.edge_runtime import camera_address
+from edgeveil.edge_runtime import camera_address, late_imports
 from edgeveil.edge_runtime.config import TRIAL_FRAMES
 from edgeveil.edge_runtime.errors import BadInput, shown
-from edgeveil.edge_runtime.kinds import SINKS, SOURCES, fact_of, needs_daemon
+from edgeveil.edge_runtime.kinds import SOURCES, fact_of, needs_daemon
 from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.paths import FIRST, service_of
 
 PAHO = "paho-mqtt"
-LIBRARIES = ("numpy", "cv2", PAHO)  # of the board's packages, those that run no model
+# Of the board's packages, those that run no model.
+_MODULES = [one.test.partition(":")[2].partition(".")[0] for one in late_imports.LIBRARIES.values()]
+LIBRARIES = ("numpy", PAHO, *_MODULES)
 FIRST_PORT = 9464  # of its pages, where no setting names another
+
+
+class Refused(BadInput):
+    """This bundle cannot be installed on this board. ``reason`` is the fixed name of the rule."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -102,6 +112,11 @@ class Facts:
     devices: tuple[str, ...] = ()  # accelerators that the installed interpreters can use, as words of --device
     edgeveil: Installed | None = None
     services: tuple[OnBoard, ...] = ()  # all of EdgeVeil's there, whatever their folders
+    needs: Mapping[str, str] = field(default_factory=dict)  # test -> why it does not hold (flashing.needs)
+    space: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict
+    )  # "uploads", "temporary": folder, free_bytes, same
+    writable: bool = True  # whether the login user may write EdgeVeil's folder, or make it
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Facts:
@@ -214,11 +229,6 @@ class Wanted:
     device: str | None = None
     accept_raw_on_network: bool = False
     new_ledger: bool = False  # whether the owner forgets what the board's ledger counted
-
-    @property
-    def mqtt(self) -> bool:
-        """Whether a sink needs a broker's client there."""
-        return any(fact_of(SINKS, sink, "client") for sink in self.sinks)
 
     @property
     def notes(self) -> tuple[str, ...]:

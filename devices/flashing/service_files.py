@@ -31,7 +31,7 @@ _ADD = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent",
 _UPDATES = re.compile(r"https?://[A-Za-z0-9._~:/\[\]-]+|dir:/[A-Za-z0-9._/-]+")
 _REPEATED = ("@DEVICE@", "@ENVIRONMENT@", "@CACHE@", "@FRAMES@")
 _ROOT = re.compile(r"(/[A-Za-z0-9._-]+)+")
-_PLACE = re.compile(r"/dev/[A-Za-z0-9._/-]+")
+_PLACE = re.compile(r"/dev/[A-Za-z0-9._/:+@-]+")  # colons are in every name of /dev/v4l/by-path
 
 
 def enable_commands(files: Mapping[str, bytes], service: str = FIRST) -> list[list[str]]:
@@ -207,18 +207,28 @@ def _devices(source: str, camera: Camera) -> tuple[tuple[str, ...], list[str]]:
     path = device_file(source)
     if path is not None:
         if not _PLACE.fullmatch(path) or ".." in path:
-            raise BadInput(f"Expected camera:0 or camera:/dev/video0; got {source!r}.")
+            raise BadInput(
+                f"Expected {' or '.join(fact_of(SOURCES, source, 'forms'))}, or a name below /dev/v4l/by-path or "
+                f"by-id, for a unit; got {source!r}."
+            )
         return (path,), groups
     if by_another_process(source):
         return (), []
     # DeviceAllow= takes a path, or a class of /proc/devices.
     devices = fact_of(SOURCES, source, "devices")
-    if devices is not None:
+    kind, _, place = source.partition(":")
+    own_unit = fact_of(SOURCES, source, "own_unit")
+    if own_unit is not None and re.match(own_unit, place):
+        why = f"The units let the inside write no settings of a device, which {source} does"
+    elif devices is not None:
         return devices, groups
-    kind = source.partition(":")[0]
+    elif fact_of(SOURCES, source, "interface"):
+        why = f"The units give the inside no network, and {kind}: needs one"
+    else:
+        why = f"{kind}: names no devices that a unit would have to give the inside (devices of its class)"
     raise BadInput(
-        f"The units give the inside no network, and {kind}: needs one: flash with --no-service and have one unit of "
-        "your own run edgeveil-edge run, which starts the inside by itself (docs/how-to/run-the-capture-loop.md)."
+        f"{why}: flash with --no-service and have one unit of your own run edgeveil-edge run, which starts the inside "
+        "by itself (docs/how-to/run-the-capture-loop.md)."
     )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from edgeveil.devices import profiles
+from edgeveil.devices.flashing import needs
 from edgeveil.devices.flashing.records import BundleFacts, TrustFacts, Wheels
 from edgeveil.devices.profiles import Install, Profile
 from edgeveil.devices.transports.base import digest
@@ -24,13 +25,14 @@ from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle, read_file
 from edgeveil.edge_runtime.bundle.trust_file import read_trust_file
 from edgeveil.edge_runtime.bundle.trust_store import ROOT_KEY, SIGNED_POLICY_FILE, TRUST_FILE, open_trust, read_part
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, reason
+from edgeveil.edge_runtime.kinds import SINKS, SOURCES
 from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.signing.keys import read_public_key
 from edgeveil.edge_runtime.util.atomic import write_atomic
 
 SITE_FILE, ARCHIVE = "site.json", "site.zip"
-HASHES = profiles.FOLDER / "wheels.txt"  # of every package in a recipe, and of MQTT
-MQTT = "paho-mqtt==2.1.0"
+HASHES = profiles.FOLDER / "wheels.txt"  # of every package in a recipe, and of EXTRAS
+EXTRAS = {"opencv": "opencv-python-headless==5.0.0.93", "paho": "paho-mqtt==2.1.0"}  # of late_imports.LIBRARIES
 _PINNED = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+")
 _PLATFORMS = {
     "aarch64": ("manylinux_2_{}_aarch64", "manylinux2014_aarch64", "linux_aarch64"),
@@ -45,13 +47,13 @@ def collect(
     requirements: Sequence[str] = (),
     *,
     python: str | None = None,
-    mqtt: bool = False,
+    served: Sequence[str] = (),
     find_links: Path | None = None,
     pins: Sequence[str] = (),
 ) -> Wheels:
     """Get wheels for the profile's board into the folder ``out``: those of its recipe, or of ``requirements``.
 
-    ``mqtt``: with ``MQTT``, the client that sinks to a broker need.
+    ``served`` are sources and sinks, or their kinds: what they need comes along, where the index has it (``EXTRAS``).
 
     pip chooses them for the board's processor, C library and Python (``python`` names another one of the profile's).
     Dependencies are not followed: name every package that is needed. Only wheels of a known SHA-256 are taken: those of
@@ -60,7 +62,7 @@ def collect(
     hash. Raises ``BadInput`` for a missing wheel, one of an unknown hash, or one that differs from its hash.
     """
     recipe = profile.recipe(python) if not requirements else Install(python=python or profile.python)
-    requirements = [*(requirements or recipe.packages), *([MQTT] if mqtt else [])]
+    requirements = [*(requirements or recipe.packages), *_needed(served)]
     if not requirements:
         raise BadInput(
             f"The recipe of {profile.name} for Python {recipe.python} has no wheels: install what the board's own "
@@ -91,6 +93,29 @@ def collect(
         write_atomic(str(out / ARCHIVE), archive)
         write_atomic(str(out / SITE_FILE), (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
     return open_wheels(out)
+
+
+def _needed(served: Sequence[str]) -> list[str]:
+    """The packages that sources and sinks need. Raises ``BadInput`` for what is neither, or needs no package."""
+    pins = []
+    for word in served:
+        kind = word.partition(":")[0]
+        registries = [registry for registry in (SOURCES, SINKS) if registry.find(kind) is not None]
+        libraries = [one for registry in registries for one in needs.libraries(registry, kind)]
+        pins += [EXTRAS[one.library] for one in libraries if one.library in EXTRAS]
+        if not any(one.library in EXTRAS for one in libraries):
+            known = [
+                k
+                for r in (SOURCES, SINKS)
+                for k in r.kinds()
+                if any(n.library in EXTRAS for n in needs.libraries(r, k))
+            ]
+            raise BadInput(
+                f"A package with its version was expected, or a source or sink that needs one ({', '.join(known)}); "
+                f"got {word}. "
+                + (f"{word} needs {libraries[0].what}: {libraries[0].cured(None, '')}." if libraries else "")
+            )
+    return list(dict.fromkeys(pins))
 
 
 def open_wheels(folder: Path) -> Wheels:

@@ -269,7 +269,7 @@ def _refuse(reason: str, what: str) -> None:
 
 TRIAL_FRAMES_S = 120  # for its frames, besides what opening may take
 # Groups that may open cameras and accelerators, by the names that the boards' systems give them.
-_DEVICE_GROUPS = ("apex", "plugdev", "render", "users", "video")
+_DEVICE_GROUPS = ("apex", "dialout", "plugdev", "render", "users", "video")
 
 
 def open_releases(root: str) -> Releases:

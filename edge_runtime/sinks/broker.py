@@ -1,13 +1,13 @@
 """An MQTT broker: where ``mqtt://HOST/TOPIC`` or ``mqtts://`` leads, and a client for it, through paho-mqtt."""
 
 import http.client
-import importlib
 import os
 import re
 import ssl
 from typing import Any, Dict, Optional
 
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, Missing
+from edgeveil.edge_runtime.late_imports import load
 from edgeveil.edge_runtime.sinks.network_base import TIMEOUT_S, ConnectionLost
 from edgeveil.edge_runtime.sinks.uri import LOOPBACK, Known, address, secret
 
@@ -48,9 +48,9 @@ class NeedsPaho(DeviceFailed):
 def paho() -> Any:
     """The client module, of paho-mqtt 1.6 (Python 3.6) or 2; raises ``NeedsPaho``."""
     try:
-        return importlib.import_module("paho.mqtt.client")
-    except ImportError:
-        raise NeedsPaho("MQTT needs paho-mqtt, which is not here: pip install 'paho-mqtt>=1.6,<3'") from None
+        return load("paho.mqtt.client", "MQTT needs paho-mqtt", "paho")
+    except Missing as problem:
+        raise NeedsPaho(str(problem)) from None
 
 
 def checked_topic(text: str) -> str:

@@ -22,6 +22,7 @@ class HttpSink(NetworkSink):
     forms = ("http://HOST[:80]/PATH", "https://HOST[:443]/PATH")
     help = "a POST"
     secret_path = True
+    reads = ("authorization_file", "ca", "cert", "key")
 
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         self._server = Server(uri, OPTIONS)

@@ -19,6 +19,7 @@ class ImagesSink(Sink):
     schemes = ("images",)
     forms = ("images:DIR",)
     help = "`00000000.png`, ... into an empty folder"
+    needs = ("opencv",)
     file = True
     part = ""
 

@@ -34,7 +34,8 @@ class MqttSink(NetworkSink):
     schemes = ("mqtt", "mqtts")
     forms = ("mqtt://HOST[:1883]/TOPIC", "mqtts://HOST[:8883]/TOPIC")
     help = "a message with quality of service 1"
-    client = "paho-mqtt"
+    needs = ("paho",)
+    reads = ("password_file", "ca", "cert", "key")
 
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         self._broker = broker = Broker(uri, dict(OPTIONS, discovery=_discovery))

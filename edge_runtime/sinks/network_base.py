@@ -37,6 +37,7 @@ class NetworkSink(Sink):
     """
 
     network = True
+    writes = ("spool",)
     live = True
     _connection: Any = None
 

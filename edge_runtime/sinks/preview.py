@@ -31,6 +31,7 @@ class PreviewSink(Sink):
     forms = ("preview:PORT",)
     help = "a page with the latest frame of each slot"
     hides = "token"
+    reads = ("token_file",)
     live = True
 
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:

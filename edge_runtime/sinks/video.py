@@ -42,6 +42,7 @@ class VideoSink(Sink):
     schemes = ("video",)
     forms = ("video:FILE.avi",)
     help = "8-bit images of even height and width; `codec=FFV1` (lossless, default) or `codec=MJPG`; `fps=10`"
+    needs = ("opencv",)
     file = True
     part = ".avi"
     options: Known = {"fps": rate, "codec": codec}  # noqa: RUF012 - never written to

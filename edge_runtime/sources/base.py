@@ -24,13 +24,16 @@ class Source(object):
     no credentials.
 
     A kind of source is a class with ``schemes``, its words before the colon. Its facts are literals of its body:
-    ``forms``, ``help`` and ``needs`` (a row of docs/reference/sources.md), ``sensor``, what it ``gives`` in words,
+    ``forms`` and ``help`` (a row of docs/reference/sources.md), ``needs``, the libraries that it needs (keys of
+    ``late_imports.LIBRARIES``, or a test as there), ``sensor``, what it ``gives`` in words,
     ``axes`` and ``channels`` of its frames; ``bare`` (needs no text behind the colon), ``file``, ``recording``,
     ``samples`` of a series, ``series_only``, ``windows`` of a series, ``subjects`` (has --subject-column), ``shared``
     (several may read it); ``port``, its default, where raw frames come over a network, by ``tls``; ``daemon``, a
     pattern of places that a daemon serves; ``interface`` (a network interface is its sensor); ``device_file``, what a
-    number is put behind; ``devices`` and ``groups`` of a service's unit; ``writes_files`` (so does its library);
-    ``calls`` and ``ioctls`` (sandbox/allowed_calls.py), where its system calls were measured.
+    number is put behind; ``listed`` (its place is the name of a device of that subsystem, "iio"); ``devices`` and
+    ``groups`` of a service's unit, ``own_unit``, a pattern of places that need a unit of the user's own;
+    ``writes_files`` (so does its library); ``calls`` and ``ioctls`` (sandbox/allowed_calls.py), where its system calls
+    were measured.
     """
 
     size: Optional[int] = None

@@ -126,7 +126,7 @@ class OpenCVCamera(Camera):
     sensor = "camera"
     gives = "pictures of a camera"
     axes = 3
-    needs = "OpenCV"
+    needs = ("opencv",)
     calls = "sysinfo uname"
 
     def _fit(self, picture: np.ndarray) -> np.ndarray:

@@ -29,7 +29,7 @@ class GstSource(Camera):
         "must have no sink and read no network. `nvarguscamerasrc` runs in a process of its own, which has its "
         "daemon's socket and no network"
     )
-    needs = "PyGObject"
+    needs = ("gstreamer",)
     daemon = r"(?s).*\bnvarguscamerasrc\b"
     devices = ("char-video4linux",)
     groups = ("group",)
@@ -117,7 +117,7 @@ def _gstreamer() -> Any:
         gi.require_version("Gst", "1.0")
         gst: Any = importlib.import_module("gi.repository.Gst")
         gst.glib = importlib.import_module("gi.repository.GLib")
-    except (ImportError, ValueError, AttributeError):
-        raise missing("pipelines are run by GStreamer", "gstreamer") from None
+    except Exception as error:  # a ValueError where the typelib is not there
+        raise missing("pipelines are run by GStreamer", "gstreamer", error=error) from None
     gst.init(None)
     return gst

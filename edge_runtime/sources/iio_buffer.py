@@ -49,6 +49,9 @@ class IioDevice(Samples):
     )
     sensor = "motion"  # or what else Industrial I/O has
     gives = "motion"
+    listed = "iio"
+    devices = ()  # its values are files of /sys that any user may read
+    own_unit = r".*,buffered$"  # it writes the device's settings there, which a unit's inside may not
 
     live = True
     silent = "its driver gives nothing"

@@ -34,7 +34,7 @@ class ImagesSource(Source):
     schemes = ("images",)
     forms = ("images:DIR",)
     help = "pictures of 8 or 16 bits, gray or RGB, by name, or by the times in `depth.txt` or `rgb.txt` (TUM RGB-D)"
-    needs = "OpenCV"
+    needs = ("opencv",)
     file = True
     recording = True
     devices = ()

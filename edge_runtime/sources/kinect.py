@@ -83,7 +83,7 @@ class KinectSource(DepthCamera):
     schemes = ("kinect",)
     forms = ("kinect:", "kinect:1")
     help = "depth of a Kinect v1, 480 x 640, in mm"
-    needs = "libfreenect 0.5"
+    needs = ("freenect",)
 
     def __init__(self, where: str, spec: Sensor) -> None:
         super(KinectSource, self).__init__("a Kinect", "Kinect {}".format(where or 0), spec)

@@ -16,7 +16,7 @@ class LibcameraSource(Camera):
     schemes = ("libcamera",)
     forms = ("libcamera:", "libcamera:1")
     help = "camera on a Raspberry Pi's ribbon cable, which OpenCV's wheels cannot open"
-    needs = "picamera2"
+    needs = ("picamera2",)
     sensor = "camera"
     gives = "pictures of a camera"
     axes = 3

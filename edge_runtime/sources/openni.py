@@ -79,7 +79,7 @@ class OpenNISource(DepthCamera):
         "depth of a camera with an OpenNI2 driver; a Kinect v2 with libfreenect2's, on USB 3 with "
         "`usbcore.usbfs_memory_mb=64` or more"
     )
-    needs = "libOpenNI2"
+    needs = ("openni",)
 
     def __init__(self, where: str, spec: Sensor) -> None:
         super(OpenNISource, self).__init__("an OpenNI2 camera", "OpenNI2 camera " + (where or "(the first)"), spec)

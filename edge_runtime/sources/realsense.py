@@ -23,7 +23,7 @@ class RealSenseSource(DepthCamera):
     schemes = ("realsense",)
     forms = ("realsense:", "realsense:SERIAL", "realsense:FILE.db3")
     help = "depth of an Intel RealSense, or a recording"
-    needs = "pyrealsense2"
+    needs = ("realsense",)
     devices = ("char-usb_device", "char-video4linux")
     groups = ("usb_group", "group")
 

@@ -139,7 +139,7 @@ class RtspSource(OpenCVCamera):
     schemes = ("rtsp",)
     forms = ("rtsp://...", "rtsps://...")
     help = "network camera. TLS is checked by Python; the camera sees a request for 127.0.0.1"
-    needs = "OpenCV's FFmpeg"
+    needs = ("opencv",)
     port = 554
     raw_on_network = True
 

@@ -37,6 +37,8 @@ class SerialPort(Samples):
     help = "samples of a series from a microcontroller, as `lines` or `cobs` [frames](#series)"
     sensor = "motion"  # or any other that a microcontroller reads
     gives = "motion"
+    device_file = ""
+    groups = ("serial_group",)
 
     live = True
     silent = "check its speed, its format (lines or cobs) and how many channels it sends"

@@ -21,7 +21,7 @@ class VideoSource(Source):
     schemes = ("video",)
     forms = ("video:FILE",)
     help = "video of 8 bits"
-    needs = "OpenCV's FFmpeg"
+    needs = ("opencv",)
     file = True
     recording = True
     devices = ()

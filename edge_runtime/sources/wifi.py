@@ -35,7 +35,7 @@ class WifiSource(Source):
     schemes = ("wifi",)
     forms = ("wifi:wlan0",)
     help = "dBm of the bundle's `access_points`, in their order; the type's lowest value if not heard (float: -200)"
-    needs = "`iw`"
+    needs = ("iw",)
     sensor = "wifi"
     gives = "WiFi strengths"
     axes = 1

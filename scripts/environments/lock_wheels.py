@@ -1,4 +1,4 @@
-"""Write devices/profiles/wheels.txt: the hashes of every package that a profile's recipe names, and of MQTT's client.
+"""Write devices/profiles/wheels.txt: the hashes of what profiles' recipes name, and sources and sinks need.
 
     .venv/bin/python -m scripts.environments.lock_wheels
 
@@ -11,17 +11,17 @@ import subprocess
 import sys
 
 from edgeveil.devices import profiles
-from edgeveil.devices.flashing.wheels import HASHES, MQTT
+from edgeveil.devices.flashing.wheels import EXTRAS, HASHES
 from scripts.environments.pythons import ROOT
 
-HEAD = "# Written by scripts/environments/lock_wheels.py: packages of the profiles' recipes, and MQTT's; all hashes.\n"
+HEAD = "# Written by scripts/environments/lock_wheels.py: packages of the profiles' recipes, of sources and sinks.\n"
 
 
 def main() -> int:
     pinned = {
         pin: one.python for name in profiles.names() for one in profiles.load(name).install for pin in one.packages
     }
-    pinned[MQTT] = "3.11"
+    pinned |= dict.fromkeys(EXTRAS.values(), "3.11")
     locked = []
     for pin, version in sorted(pinned.items()):
         command = [str(ROOT / ".venv/bin/uv"), "pip", "compile", "-", "--quiet", "--python-version", version]

@@ -104,7 +104,8 @@ def check(
 ) -> None:
     """Say what of a board fits, what is missing, and the commands that cure it; code 3 where any is."""
     from edgeveil.devices import profiles
-    from edgeveil.devices.flashing.readiness import findings, matching
+    from edgeveil.devices.flashing.needs import tests
+    from edgeveil.devices.flashing.readiness import findings, matching, wanted_needs
 
     profile = profile or at.profile
     named = None if profile is None else board_profile(profile, allow_commands or at.allow_commands)
@@ -115,8 +116,9 @@ def check(
         else:
             chosen = named
         board.environment = dict(chosen.service.environment)
-        facts = board.facts(chosen.accelerator_path)
-    board_findings = findings(facts, chosen)
+        wants = wanted_needs(at.wanted, chosen.at(board.root))
+        facts = board.facts(chosen.accelerator_path, tests(wants))
+    board_findings = findings(facts, chosen, wants)
     missing = [one.what for one in board_findings if one.cure]
     if as_json:
         rows = [{"what": one.what, "found": one.found, "cure": one.cure} for one in board_findings]
@@ -309,7 +311,9 @@ def wheels(
     requirement: Annotated[
         list[str] | None,
         typer.Option(
-            "--with", help="Package and version, for the profile's: ai-edge-litert==2.3.0; mqtt: paho-mqtt too."
+            "--with",
+            help="Package and version, for the profile's: ai-edge-litert==2.3.0; or a source or sink, whose library "
+            "comes along: camera:0, mqtt.",
         ),
     ] = None,
     python: Annotated[str | None, typer.Option(help="The board's Python, where it is not the profile's: 3.13.")] = None,
@@ -326,8 +330,9 @@ def wheels(
     chosen = profiles.load(profile, commands=True)  # nothing of it runs
     requirements, pins = requirement or (), pin or ()
     find_links = Path(folder) if (folder := os.environ.get("EDGEVEIL_FIND_LINKS")) else None
-    packages = [one for one in requirements if one != "mqtt"]
-    site = collect(chosen, out, packages, python=python, mqtt="mqtt" in requirements, find_links=find_links, pins=pins)
+    packages = [one for one in requirements if "=" in one.partition(":")[0]]
+    served = [one for one in requirements if one not in packages]
+    site = collect(chosen, out, packages, python=python, served=served, find_links=find_links, pins=pins)
     names = ", ".join(f"{name} {version}" for name, version in site.interpreters.items())
     text = f"Collected {names} as {site.name} ({site.size} bytes) in {out}. Next: edgeveil flash ... --wheels {out}"
     print_done(text, {"folder": str(out), "interpreters": dict(site.interpreters)}, as_json=as_json)

@@ -35,7 +35,7 @@ CRASHES = {
 def probe(python, *paths, **environment):
     """The facts that the agent prints under ``python``, sent on its standard input as ``Board`` sends it."""
     done = subprocess.run(
-        [str(python), "-", "/nowhere/edgeveil", "", *map(str, paths)],
+        [str(python), "-", "/nowhere/edgeveil", "", "[]", *map(str, paths)],
         input=Path(gather_facts.__file__).read_bytes(),
         capture_output=True,
         env={**os.environ, **environment},

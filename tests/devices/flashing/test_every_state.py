@@ -45,9 +45,10 @@ def owner(tmp_path_factory):
 @pytest.fixture(scope="module")
 def top():
     """A folder that every user may enter, as a board's are."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir="/opt") as folder:  # no unit reads /tmp
         Path(folder).chmod(0o755)
         np.savez(f"{folder}/camera.npz", x=np.tile(np.arange(4, dtype=np.uint8), (40, 1)))
+        Path(f"{folder}/broken.npz").write_bytes(b"")
         yield Path(folder)
 
 
@@ -83,13 +84,13 @@ def used(new, top, flash):
 
 @pytest.fixture
 def edgeveil(owner, monkeypatch, capfd):
-    """Runs ``edgeveil`` on a board; returns exit code, stdout and stderr."""
+    """Runs ``edgeveil`` on a board with these ``keys`` of boards.toml; returns exit code, stdout and stderr."""
 
     command = output.in_process(monkeypatch, capfd)
 
-    def run(board, *words):
+    def run(board, *words, **keys):
         monkeypatch.setattr(transports, "open_transport", lambda *_, **__: board)
-        more = sshd.boards_file(board.folder, {"ssh://board": {"root": board.root}})
+        more = sshd.boards_file(board.folder, {"ssh://board": {"root": board.root, **keys}})
         code, out, said = command(*words, "--on", "ssh://board", *more)
         assert "Traceback" not in said
         return code, out, said
@@ -210,9 +211,9 @@ def test_an_install_that_is_killed(edgeveil, flash, owner, new, used, top, numbe
 
 @pytest.mark.parametrize("number", nightly_but((1, 2), 2))
 def test_a_trial_that_fails(edgeveil, flash, owner, new, used, number):
-    """The camera is not plugged in. The board goes on with what it ran, and the release has its next try."""
+    """The camera gives nothing. The board goes on with what it ran, and the release has its next try."""
     board = (new if number == 1 else used)()
-    code, _, said = flash(board, number, camera="unplugged.npz")
+    code, _, said = flash(board, number, camera="broken.npz")
     assert (code, "was taken back" in said) == (4, True), said
     assert number == 1 or board.service["active"]
     assert f"failed: 1 x {sha_of(owner, number)}" in edgeveil(board, "status")[1]
@@ -223,7 +224,7 @@ def test_a_trial_that_fails(edgeveil, flash, owner, new, used, number):
 def test_a_release_that_failed_three_times_is_flashed_on_request_and_the_dry_run_says_so(flash, owner, new):
     board = new()
     for _ in range(3):
-        assert flash(board, 1, camera="unplugged.npz")[0] == 4
+        assert flash(board, 1, camera="broken.npz")[0] == 4
     for more in ([], ["--dry-run"]):
         code, _, said = flash(board, 1, *more)
         assert (code, "failed its trial on this board 3 times" in said) == (2, True), said

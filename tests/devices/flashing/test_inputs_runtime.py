@@ -55,7 +55,7 @@ class BoardWithAnother:
 
     root, sudo = "/opt/edgeveil-hall", SimpleNamespace(allowed=lambda: True)
 
-    def facts(self, _accelerator):
+    def facts(self, _accelerator, _needs=()):
         there = OnBoard("edgeveil", "/opt/edgeveil", "camera:0", "", ("edgeveil", "edgeveil-inside"), counts=True)
         system = Facts("x86_64", "3.11.2", 10**10, False, True, True, glibc="2.36", interpreters={"numpy": "2.4.0"})
         return replace(system, services=(there,))

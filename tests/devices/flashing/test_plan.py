@@ -67,11 +67,11 @@ def test_a_card_says_what_mqtt_needs_there(wheels, noted):
     trust, bundle = TrustFacts("aa", 1, ("aa",)), BundleFacts("11", "hall", 1, 1, "aa", artefacts=("tflite-int8",))
     wanted = Wanted("camera:0", ("mqtts://broker/hall",))
     made = plan_card(bundle, profiles.load("raspberry-pi5"), wanted, trust=trust, wheels=brought)
-    assert ("edgeveil board wheels raspberry-pi5 --with mqtt" in made.text()) == noted
+    assert ("edgeveil board wheels raspberry-pi5 --with mqtts" in made.text()) == noted
 
 
 @pytest.mark.parametrize(
-    ("unheld", "source", "noted"), [(True, "camera:0", True), (True, "npz:f", False), (False, "camera:0", False)]
+    ("unheld", "source", "noted"), [(True, "camera:0", True), (True, "npz:/srv/f", False), (False, "camera:0", False)]
 )
 def test_codes_that_nothing_holds_are_noted_for_a_live_source(unheld, source, noted):
     trust, bundle = TrustFacts("aa", 1, ("aa",)), BundleFacts("11", "hall", 1, 1, "aa", unheld=unheld)

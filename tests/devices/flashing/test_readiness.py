@@ -154,7 +154,11 @@ class Answering:
 @pytest.mark.parametrize(("systemd", "code"), [(True, 0), (False, 3)])
 def test_the_command(systemd, code, monkeypatch, capfd):
     facts = {"architecture": "aarch64", "board": "Raspberry Pi 4\x1b[2J", "systemd": systemd, "sudo": True}
-    facts |= {"interpreters": {"numpy": "2.0", "ai-edge-litert": "2.3.0"}, "accelerator": False, "python": "3.11.2"}
+    facts |= {
+        "interpreters": {"numpy": "2.0", "ai-edge-litert": "2.3.0", "picamera2": "0.3", "cv2": "4.10.0"},
+        "accelerator": False,
+        "python": "3.11.2",
+    }
     monkeypatch.setattr("edgeveil.devices.transports.open_transport", lambda *_, **__: Answering(**facts))
     edgeveil = output.in_process(monkeypatch, capfd)
     ended, out, said = edgeveil("board", "check", "--on", "ssh://pi@edgepi")

@@ -28,6 +28,7 @@ from tests.support.boards.owners import Recorded, Watched
 
 ROOT = "/opt/edgeveil"
 PI = profiles.load("raspberry-pi-cpu")
+BY_PATH = "/dev/v4l/by-path/platform-xhci-hcd.0-usb-0:1.2:1.0-video-index0"
 
 
 def unit(made, name):
@@ -53,6 +54,10 @@ def test_a_secret_of_a_sink_is_in_the_settings_and_on_no_command_line():
     [
         ("camera:0", None, "cpu", ["/dev/video0 rw"], ["video"]),
         ("camera:/dev/v4l/by-id/one", None, "cpu", ["/dev/v4l/by-id/one rw"], ["video"]),
+        (f"camera:{BY_PATH}", None, "cpu", [f"{BY_PATH} rw"], ["video"]),
+        ("serial:/dev/ttyACM0,115200,lines", None, "cpu", ["/dev/ttyACM0 rw"], ["dialout"]),
+        ("serial:/dev/serial/by-id/usb-x,9600,cobs", None, "cpu", ["/dev/serial/by-id/usb-x rw"], ["dialout"]),
+        ("iio:mpu6050,50", None, "cpu", [], []),
         ("camera:1", "coral-dev-board", "edgetpu", ["/dev/video1 rw", "/dev/apex_0 rw"], ["video apex"]),
         ("camera:1", "coral-dev-board", "cpu", ["/dev/video1 rw"], ["video"]),
         ("kinect:", None, "cpu", ["char-usb_device rw"], ["plugdev"]),
@@ -167,6 +172,8 @@ def test_the_configuration_is_one_that_the_runtime_reads(tmp_path):
         ((ROOT, "camera:/dev/../etc", ["none"]), "Expected camera:0"),
         ((ROOT, "rtsp://cam/1", ["none"]), "--accept-raw-on-network"),
         ((ROOT, "wifi:wlan0", ["none"]), "no network"),
+        ((ROOT, "iio:mpu6050,50,buffered", ["none"]), "let the inside write no settings of a device"),
+        ((ROOT, "serial:ttyACM0,115200,lines", ["none"]), "Expected serial:/dev/ttyACM0,115200,lines"),
         (("/opt/a b'", "camera:0", ["none"]), "a plain path"),
     ],
 )
@@ -274,7 +281,7 @@ def test_a_dry_run_shows_the_very_steps_that_are_then_executed(tmp_path, monkeyp
     folder = owners.trust(tmp_path)
     inputs = read_inputs(made.path, "raspberry-pi-cpu", folder, None)
     root = read_public_key(folder / "root.pub").key
-    new = Facts("aarch64", "3.11.2", 10**10, False, True, True, interpreters={"numpy": "2.4.0"})
+    new = Facts("aarch64", "3.11.2", 10**10, False, True, True, interpreters={"numpy": "2.4.0", "cv2": "4.11.0"})
     used = replace(new, edgeveil=Installed("00", 0, root, 1, (bundles.trusted().key,), service=True))
     one, executed = steps._execute, []
     monkeypatch.setattr(steps, "_execute", lambda step, *more: (executed.append(step), one(step, *more)))

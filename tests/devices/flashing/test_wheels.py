@@ -88,7 +88,16 @@ def test_a_wheel_of_no_known_hash_is_refused_before_the_index_is_asked(index, tm
     }
 
 
-def test_mqtts_client_comes_with_the_recipe(monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("served", "package"),
+    [
+        ("mqtt", "paho-mqtt==2.1.0"),
+        ("mqtts://broker/hall", "paho-mqtt==2.1.0"),
+        ("camera:0", "opencv-python-headless==5.0.0.93"),
+        ("rtsps", "opencv-python-headless==5.0.0.93"),
+    ],
+)
+def test_what_a_source_or_a_sink_needs_comes_with_the_recipe(monkeypatch, tmp_path, served, package):
     asked = {}
 
     def download(_profile, _recipe, _folder, requirements, _find_links):
@@ -97,14 +106,23 @@ def test_mqtts_client_comes_with_the_recipe(monkeypatch, tmp_path):
 
     monkeypatch.setattr(wheels, "_download", download)
     with pytest.raises(BadInput, match="enough"):
-        collect(profiles.load("raspberry-pi5"), tmp_path / "out", mqtt=True)
-    assert list(asked) == ["ai-edge-litert==2.3.0", "paho-mqtt==2.1.0"]
+        collect(profiles.load("raspberry-pi5"), tmp_path / "out", served=[served])
+    assert list(asked) == ["ai-edge-litert==2.3.0", package]
     assert all(asked.values()), "of known hashes"
+
+
+@pytest.mark.parametrize(
+    ("served", "words"),
+    [("npz:x", "or a source or sink that needs one"), ("libcamera:", "libcamera: needs picamera2"), ("cv3", "got cv3")],
+)
+def test_one_that_no_package_of_the_index_serves_is_refused_before_pip_is_asked(tmp_path, served, words):
+    with pytest.raises(BadInput, match=words):
+        collect(profiles.load("raspberry-pi5"), tmp_path / "out", served=[served])
 
 
 def test_every_package_of_every_recipe_has_its_hashes():
     known = wheels._known_hashes()
     named = {pin for name in profiles.names() for one in profiles.load(name).install for pin in one.packages}
-    assert set(known) == named | {wheels.MQTT}, "run scripts/environments/lock_wheels.py"
+    assert set(known) == named | {*wheels.EXTRAS.values()}, "run scripts/environments/lock_wheels.py"
     assert all(re.fullmatch("sha256:[0-9a-f]{64}", one) for hashes in known.values() for one in hashes)
     assert all(known.values())

@@ -236,7 +236,7 @@ class Coral:
         interpreters = {"numpy": "1.16.2", "tflite-runtime": "2.5.0", "paho-mqtt": "1.4.0"}  # any; unchecked
         self._facts = Facts(**known, systemd=True, interpreters=interpreters, edgeveil=edgeveil, **facts)
 
-    def facts(self, _accelerator):
+    def facts(self, _accelerator, _needs=()):
         return self._facts
 
     def keep(self, plan):

@@ -124,7 +124,9 @@ def test_the_installed_runtime_is_the_one_that_runs(board, owner, tmp_path):
 def test_facts_are_gathered_by_one_file_alone(running, tmp_path):
     board = running
     script = owners.light(Path(gather_facts.__file__).read_bytes())
-    done = subprocess.run([sys.executable, "-", board, str(tmp_path)], input=script, capture_output=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-", board, str(tmp_path), "[]"], input=script, capture_output=True, check=True
+    )
     found = json.loads(done.stdout)
     assert found["python"] == "{}.{}.{}".format(*sys.version_info)
     assert found["accelerator"] is True

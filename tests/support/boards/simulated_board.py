@@ -66,6 +66,7 @@ class SimulatedBoard:
     ) -> None:
         self.folder, self.root = folder, folder / "opt/edgeveil"
         self.ran: list[list[str]] = []
+        self.interpreters, self.failed = {"numpy": np.__version__}, {}  # what its Python loads, and what it does not
         self._break_before, self._kill, self._fail, self._broken = break_before, kill, fail, False
         for place in (*PLACES, "/bin/", "/home/", "/run/systemd/system/"):
             (folder / place.strip("/")).mkdir(parents=True, exist_ok=True)
@@ -85,6 +86,8 @@ class SimulatedBoard:
         if self._fail in command:
             return Completed(1, b"", b"failed")
         words = [str(self.folder) + word if word.startswith(PLACES) else word for word in command]
+        for place in PLACES:  # in tests of what is needed
+            words = [word.replace(f":{place}", f":{self.folder}{place}") if word[:1] == "[" else word for word in words]
         for place in PLACES:  # in an agent's source
             data = data.replace(b'"' + place.encode(), f'"{self.folder}{place}'.encode())
         path = f"{self.folder}/bin:{os.environ['PATH']}"
@@ -106,6 +109,9 @@ class SimulatedBoard:
             raise DeviceFailed("The connection to board was lost.")
         return self._seen_there(*child.communicate(data, timeout=timeout_s), child.returncode)
 
+    def _interpreters(self, _paths: list[str], _more: Sequence[str] = ()) -> tuple[dict, list, dict]:
+        return dict(self.interpreters), [], dict(self.failed)
+
     def _seen_there(self, out: bytes, err: bytes, code: int) -> Completed:
         for place in PLACES:
             out = out.replace(f"{self.folder}{place}".encode(), place.encode())
@@ -124,8 +130,8 @@ class SimulatedBoard:
             if facts:
                 agent = types.ModuleType("agent")
                 exec(data, agent.__dict__)  # noqa: S102 - our own
-                agent._interpreters = lambda _paths: ({"numpy": np.__version__}, [], {})
-                print(json.dumps(agent.gather(words[2], words[3] or None, words[4:])))
+                agent._interpreters = self._interpreters
+                print(json.dumps(agent.gather(words[2], words[3] or None, words[5:], json.loads(words[4]))))
             else:
                 code = main(words[2:])
         return out.getvalue().encode(), said.getvalue().encode(), code

@@ -40,7 +40,7 @@ def boards_file(folder: Path, boards: Mapping[str, Mapping[str, object]]) -> lis
 
 
 def _lines(table: Mapping[str, object]) -> str:
-    plain = (int, bool)
+    plain = (int, bool, list)
     return "".join(f"{key} = {json.dumps(one if isinstance(one, plain) else str(one))}\n" for key, one in table.items())
 
 
