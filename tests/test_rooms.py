@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        89_870,
+        89_962,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -43,32 +43,36 @@ BUDGETS = {
         "for training and the board; 1,580 networks of PyTorch, which become Keras models operation by operation; 260 "
         "a recipe that recipe new has seen a run of; 1,380 data in HDF5, TFRecord, WebDataset, Hugging Face datasets, "
         "MCAP and rosbags; 660 data larger than memory, and several devices; 60 the memory that a board has; 130 "
-        "counts that are enough in one place, and the default way on more data.",
+        "counts that are enough in one place, and the default way on more data; 400 a loop that costs what a bare one "
+        "does, exact means, and cameras of any size.",
     ),
-    "spine lines": Budget(80_560, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(
+        80_657, 52_000, "The product without ext/; own networks, wrap and cameras of any size are in it."
+    ),
     "modules": Budget(
-        449,
+        450,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of the fitting of networks, 9 of formats and "
-        "of data larger than memory.",
+        "of data larger than memory, 1 of resizing.",
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
     "modules under 40 lines": Budget(3, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
     "scripts lines": Budget(
-        8_590,
+        8_881,
         7_000,
         "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters; PyTorch next to "
-        "Keras, and other boosting next to ours, in one run each.",
+        "Keras, other boosting next to ours, and the service next to a bare loop, in one run each.",
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        78_640,
+        78_739,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
-        "86 public bug reports, of a user's own networks and models, of formats, and of data larger than memory.",
+        "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and of "
+        "what the loop costs and takes.",
     ),
 }
 
