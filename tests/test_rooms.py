@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        89_962,
+        90_003,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -47,7 +47,7 @@ BUDGETS = {
         "does, exact means, and cameras of any size.",
     ),
     "spine lines": Budget(
-        80_657, 52_000, "The product without ext/; own networks, wrap and cameras of any size are in it."
+        80_698, 52_000, "The product without ext/; own networks, wrap and cameras of any size are in it."
     ),
     "modules": Budget(
         450,
@@ -61,14 +61,14 @@ BUDGETS = {
     "modules under 40 lines": Budget(3, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
     "scripts lines": Budget(
-        8_881,
+        8_899,
         7_000,
         "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters; PyTorch next to "
         "Keras, other boosting next to ours, and the service next to a bare loop, in one run each.",
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        78_739,
+        78_774,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and of "
