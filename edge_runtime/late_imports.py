@@ -138,14 +138,27 @@ def load(module: str, what: str, library: str) -> Any:
     raise problem
 
 
+# What numpy's BLAS reads when it is loaded: its threads would share products that take microseconds, and wait by
+# computing. And ``isolation.enter`` expects a process of a single thread.
+ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 MOST_PIXELS = 2**26  # of a picture that is decoded; OpenCV looks at its header first
 MOST_FITTED = 2**24  # of one of any size that a bundle's `fit` brings to its own
+
+
+def one_thread() -> None:
+    """Let numpy compute on one thread in this process, which has not loaded it; variables that are set are kept."""
+    for name, value in ONE_THREAD.items():
+        os.environ.setdefault(name, value)
 
 
 def opencv() -> Any:
     """The OpenCV module; raises ``Missing``."""
     os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(MOST_PIXELS))  # it reads this when it is loaded
-    return load("cv2", "pictures are read by OpenCV", "opencv")
+    loaded = "cv2" in sys.modules
+    cv2 = load("cv2", "pictures are read by OpenCV", "opencv")
+    if not loaded:
+        cv2.setNumThreads(1)  # its threads wait by computing, and one picture gives them little to share
+    return cv2
 
 
 def decoded(data: bytes) -> Any:

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import List, Optional
 
-from edgeveil.edge_runtime import __version__
+from edgeveil.edge_runtime import __version__, late_imports
 from edgeveil.edge_runtime.cli import bundles, ledgers, options, record, releases, run, updaters
 from edgeveil.edge_runtime.cli.options import EXIT_CODES
 from edgeveil.edge_runtime.cli.updaters import hide_secrets
@@ -21,6 +21,8 @@ def main(argv: Optional[List[str]] = None) -> int:
     """Run one command and return its exit code."""
     if argv is None and sys.getfilesystemencoding().lower() in ("ascii", "us-ascii") and UTF_8 not in os.environ:
         _start_in_utf_8()
+    if argv is None:
+        late_imports.one_thread()
     return flush_output(_run(argv), closed=4)
 
 

@@ -10,7 +10,7 @@ import re
 import struct
 import tempfile
 import threading
-from typing import Dict, NamedTuple, Optional
+from typing import Dict, NamedTuple, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import Manifest
@@ -55,7 +55,14 @@ class Counters(object):
 
     def get(self, name: str) -> int:
         """The count of ``name``; 0 if it was never counted."""
-        return self.all().get(name, 0)
+        offset = self._offsets.get(name)
+        if offset is None:
+            offset, is_there = self._find(name)
+            if not is_there:
+                return 0
+            self._offsets[name] = offset
+        value: int = _VALUE.unpack_from(self._page, offset)[0]
+        return value
 
     def all(self) -> Dict[str, int]:
         """Every name and its count."""
@@ -73,17 +80,21 @@ class Counters(object):
         if name not in self._offsets:
             if not _NAME.fullmatch(name):
                 raise ValueError("a counter's name is of a-z 0-9 : . -, {} at most".format(_NAME_SIZE))
-            self._offsets[name] = self._find(name.encode("ascii"))
+            offset, _ = self._find(name)
+            if offset < 0:
+                raise ValueError("the page of counters is full")
+            self._page[offset - _NAME_SIZE : offset] = name.encode("ascii").ljust(_NAME_SIZE, b"\0")
+            self._offsets[name] = offset
         return self._offsets[name]
 
-    def _find(self, name: bytes) -> int:
-        padded = name.ljust(_NAME_SIZE, b"\0")
+    def _find(self, name: str) -> Tuple[int, bool]:
+        """Where the count of ``name`` is and that it is there; or the first free place, -1 where there is none."""
+        padded = name.encode("ascii").ljust(_NAME_SIZE, b"\0")
         for offset in range(0, _PAGE - _ENTRY, _ENTRY):
-            stored = bytes(self._page[offset : offset + _NAME_SIZE])
+            stored = self._page[offset : offset + _NAME_SIZE]
             if stored == padded or not stored.strip(b"\0"):
-                self._page[offset : offset + _NAME_SIZE] = padded
-                return offset + _NAME_SIZE
-        raise ValueError("the page of counters is full")
+                return offset + _NAME_SIZE, stored == padded
+        return -1, False
 
 
 def shared_page() -> int:

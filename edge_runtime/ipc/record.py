@@ -127,7 +127,7 @@ class Layout(object):
             except ValueError:
                 pass
         magic, state, slot, number, checksum = _HEAD.unpack_from(data)
-        if magic != _MAGIC or state not in (RELEASED, FLAT) or zlib.crc32(data[_HEAD.size :]) != checksum:
+        if magic != _MAGIC or state not in (RELEASED, FLAT) or zlib.crc32(memoryview(data)[_HEAD.size :]) != checksum:
             raise RecordBroken("the inside sent something else than a record; the link is closed and opened again")
         outputs = {
             name: np.frombuffer(data, dtype, count=size // dtype.itemsize, offset=offset).reshape(shape)
@@ -141,25 +141,30 @@ class RecordReader(object):
     """Reads records without blocking. ``ended`` is true once the writer has closed the pipe."""
 
     def __init__(self, handle: int, layout: Layout) -> None:
-        self._handle, self._layout, self._left = handle, layout, b""
+        self._handle, self._layout = handle, layout
+        # Read into one place: a new one of this size for each read would cost more than the read.
+        self._space = bytearray(max(_AT_ONCE, 2 * layout.size))
+        self._held = 0  # bytes of it
         self.ended = False
         os.set_blocking(handle, False)
 
     def records(self, most: int = 64) -> Iterator[Union[Record, Counted]]:
         """The records that have come, up to about ``most``; raises ``RecordBroken``."""
-        size = self._layout.size
+        size, space = self._layout.size, memoryview(self._space)
         while most > 0 and not self.ended:
             try:
-                data = os.read(self._handle, max(_AT_ONCE, size))
+                count = os.readv(self._handle, [space[self._held :]])
             except BlockingIOError:
                 return
             # A record cut short by the end of its writer is discarded.
-            self.ended = not data
-            self._left += data
-            whole = len(self._left) // size
-            for offset in range(whole):
-                yield self._layout.unpack(self._left[offset * size : (offset + 1) * size])
-            self._left = self._left[whole * size :]
+            self.ended = not count
+            self._held += count
+            whole = self._held // size
+            arrived = bytes(space[: whole * size])
+            left = self._held - whole * size
+            space[:left], self._held = bytes(space[whole * size : self._held]), left
+            for offset in range(0, whole * size, size):
+                yield self._layout.unpack(arrived[offset : offset + size] if whole > 1 else arrived)
             most -= whole
 
 

@@ -8,6 +8,7 @@ from edgeveil.edge_runtime import camera_address, config
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.kinds import needs_daemon
+from edgeveil.edge_runtime.late_imports import ONE_THREAD
 from edgeveil.edge_runtime.manifest.manifest import Manifest, expected
 from edgeveil.edge_runtime.paths import zipapp
 from edgeveil.edge_runtime.sandbox import isolation
@@ -67,11 +68,10 @@ def command(module: str) -> List[str]:
 
 def environment() -> Dict[str, str]:
     """What a process of the table needs of this one's environment, and nothing else: this one may hold the password of
-    a broker or the token of the preview. numpy gets one thread, so that ``isolation.enter`` finds a process with a
-    single thread.
+    a broker or the token of the preview. numpy gets one thread.
     """
     ours = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_FAMILIES)}
-    ours.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+    ours.update(ONE_THREAD)
     return ours
 
 

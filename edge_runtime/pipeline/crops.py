@@ -9,89 +9,11 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.late_imports import MOST_FITTED
 from edgeveil.edge_runtime.manifest.count import MOST_SEEN
 from edgeveil.edge_runtime.manifest.detector import DetectorRules
 from edgeveil.edge_runtime.manifest.manifest import CaptureRules, Crop, Input, Manifest
 from edgeveil.edge_runtime.pipeline.person_finder import GRID, HEAD_MM, Finder, Floor, window
-
-# Resizes pictures with numpy only: the same numbers in training and on every board.
-
-
-Function = Callable[[np.ndarray], np.ndarray]
-
-
-def nearest(size: Sequence[int], to: Sequence[int]) -> Function:
-    """The function from (height, width, ...) of ``size`` to ``to``: the pixel under each new pixel's middle."""
-    if tuple(size) == tuple(to):
-        return lambda picture: picture
-    rows, columns = (((np.arange(b) + 0.5) * a / b).astype(np.intp) for a, b in zip(size, to))
-
-    def run(picture: np.ndarray) -> np.ndarray:
-        return picture.take(rows, axis=0).take(columns, axis=1)
-
-    return run
-
-
-def area(size: Sequence[int], to: Sequence[int]) -> Function:
-    """The function from (height, width, channels) of ``size`` to float32 of ``to``: means over the area of each new
-    pixel."""
-    down, across = _shares(size[0], to[0]), _shares(size[1], to[1]).T
-
-    def run(picture: np.ndarray) -> np.ndarray:
-        channels = (picture[..., c].astype(np.float32) for c in range(picture.shape[2]))
-        return np.stack([down.dot(channel).dot(across) for channel in channels], axis=-1)
-
-    return run
-
-
-def _shares(a: int, b: int) -> np.ndarray:
-    """(b, a): the share of each old pixel in each new one; rows sum to 1."""
-    edges = np.arange(b + 1) * (float(a) / b)
-    old = np.arange(a, dtype=np.float64)
-    overlap = np.minimum(edges[1:, None], old + 1) - np.maximum(edges[:-1, None], old)
-    overlap = np.maximum(overlap, 0)
-    return (overlap / overlap.sum(axis=1, keepdims=True)).astype(np.float32)
-
-
-class Fit(object):
-    """Brings a picture (height, width[, channels]) of any size to (height, width) ``to``, in its own type.
-
-    ``stretch`` fills ``to``. ``letterbox`` keeps the ratio of the sides, in the middle; what is left over is 0.
-    """
-
-    def __init__(self, way: str, resize: Optional[str], to: Sequence[int]) -> None:
-        self._letterbox, self._means, self._to = way == "letterbox", resize == "area", tuple(to)
-        self._size: Tuple[int, ...] = ()
-
-    def __call__(self, picture: np.ndarray) -> np.ndarray:
-        """Raises ``FrameDropped`` for a picture of more than ``MOST_FITTED`` pixels, or of none."""
-        size = picture.shape[:2]
-        if not 0 < size[0] * size[1] <= MOST_FITTED:
-            raise FrameDropped("shape")
-        if size == self._to:
-            return picture
-        if size != self._size:
-            self._size, inner = size, self._inner(*size)
-            self._run = (area if self._means and size != inner else nearest)(size, inner)
-            top, left = ((b - a) // 2 for a, b in zip(inner, self._to))
-            self._place = slice(top, top + inner[0]), slice(left, left + inner[1])
-        planes = picture if picture.ndim == 3 else picture[:, :, None]
-        resized = self._run(planes)
-        whole = picture.dtype.kind in "iu" and resized.dtype.kind == "f"
-        fitted = np.zeros(self._to + planes.shape[2:], picture.dtype)
-        fitted[self._place] = np.rint(resized) if whole else resized
-        return fitted if picture.ndim == 3 else fitted[:, :, 0]
-
-    def _inner(self, height: int, width: int) -> Tuple[int, int]:
-        """The size of the picture within ``to``: whole numbers, rounded alike on every machine."""
-        rows, columns = self._to
-        if not self._letterbox:
-            return rows, columns
-        if height * columns >= width * rows:
-            return rows, max(1, (2 * width * rows + height) // (2 * height))
-        return max(1, (2 * height * columns + width) // (2 * width)), columns
-
+from edgeveil.edge_runtime.pipeline.resize import Fit, area, gray, nearest
 
 # Finds people in a camera's frame with the network of the bundle: its boxes become places in the frame.
 
@@ -216,9 +138,6 @@ class Tracker(object):
     def _end(self, number: int) -> None:
         del self._tracks[number]
         self.ended.append(number)
-
-
-RED, GREEN, BLUE = 77, 150, 29  # 256 times the weights of BT.601's luma
 
 
 class Capture(object):
@@ -356,15 +275,14 @@ def _converter(capture: CaptureRules, spec: Input) -> Callable[[np.ndarray], np.
     frame = capture.frame.shape
     part = _window(capture.window)
     size = tuple(capture.crop.size) if capture.crop else tuple(capture.window[2:] if capture.window else frame[:2])
-    gray = len(frame) == 3 and frame[2] == 3 and shape[2] == 1
+    to_gray = len(frame) == 3 and frame[2] == 3 and shape[2] == 1
     means = capture.resize == "area" and size != shape[:2]
-    fit = (area if means else nearest)(size, shape[:2])
+    fit = area(size, shape[:2], np.dtype(capture.frame.dtype)) if means else nearest(size, shape[:2])
 
     def run(picture: np.ndarray) -> np.ndarray:
         picture = picture[part]
-        if gray:
-            picture = picture.dot(np.array([RED, GREEN, BLUE], np.uint16)) >> 8
-            picture = picture.astype(np.uint8)
+        if to_gray:
+            picture = gray(picture)
         if picture.ndim == 2:
             picture = picture[:, :, None]
         return np.ascontiguousarray(scale(fit(picture)))

@@ -19,6 +19,7 @@ import tempfile
 from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from edgeveil.edge_runtime.errors import DeviceFailed
+from edgeveil.edge_runtime.late_imports import ONE_THREAD
 from edgeveil.edge_runtime.machine import process_limit_bytes
 from edgeveil.edge_runtime.sandbox import allowed_calls, hardening, seccomp
 from edgeveil.edge_runtime.util import root_lock
@@ -56,7 +57,7 @@ def run(
     ``DeviceFailed`` where the system refuses to confine it.
     """
     variables = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    variables.update(HOME="/nonexistent", OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
+    variables.update(ONE_THREAD, HOME="/nonexistent", PYTHONDONTWRITEBYTECODE="1")
     variables.update(environment)
     needed = _named(command, variables)
     with _own_user() as uid, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as error:

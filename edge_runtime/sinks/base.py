@@ -77,6 +77,10 @@ class Sink(object):
         """Numbers for this device's own metrics: what waits, what was sent, what was dropped here."""
         return {}
 
+    def dropped(self) -> Dict[str, int]:
+        """How many records it took and then dropped so far, by the reason in words."""
+        return {}
+
     def delivery(self) -> Optional[Delivery]:
         """What became of the records, once closed; None where all that ``write`` took is there."""
         return None

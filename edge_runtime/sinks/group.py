@@ -5,7 +5,7 @@ import os
 import re
 import threading
 import time
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.frames import PerturbedFrame
@@ -15,6 +15,7 @@ from edgeveil.edge_runtime.sinks.uri import size_bytes
 from edgeveil.edge_runtime.util import atomic
 from edgeveil.edge_runtime.util.atomic import WriteFailed, writing
 
+CALM_S = 10.0  # a spool that is full now and then is one failure
 # Called with a sink's name, its error (None: it works again), how many frames it lost, and whether it worked before.
 OnFailure = Callable[[str, Optional[DeviceFailed], int, bool], None]
 
@@ -23,13 +24,20 @@ class SinkGroup(Sink):
     """Sinks by name. ``live`` where one of them is.
 
     With ``on_failure``, a sink's failure or recovery is reported to it and the others continue; without it, the first
-    error is raised after all sinks got their frames. ``PrivacyStop`` is always raised at once.
+    error is raised after all sinks got their frames. ``PrivacyStop`` is always raised at once. A sink that dropped
+    what it took before has failed too.
     """
 
-    def __init__(self, sinks: Mapping[str, Sink], on_failure: Optional[OnFailure] = None) -> None:
+    def __init__(
+        self,
+        sinks: Mapping[str, Sink],
+        on_failure: Optional[OnFailure] = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.sinks = dict(sinks)
-        self._on_failure = on_failure
-        self._failing: Set[str] = set()
+        self._on_failure, self._clock = on_failure, clock
+        self._failing: Dict[str, float] = {}  # by name, until when it is not said to work again
+        self._dropped: Dict[str, Dict[str, int]] = {}  # by name and reason, as they were last looked at
         self._taken: Dict[str, int] = {}
         self._lost: Dict[str, int] = {}
 
@@ -121,16 +129,28 @@ class SinkGroup(Sink):
             except DeviceFailed as error:
                 first = first or error
                 self._lost[name] = self._lost.get(name, 0) + frames
-                if self._on_failure is not None:
-                    self._on_failure(name, error, frames, name not in self._failing)
-                self._failing.add(name)
+                self._failed(name, error, frames)
             else:
                 self._taken[name] = self._taken.get(name, 0) + frames
-                if name in self._failing and self._on_failure is not None:
-                    self._on_failure(name, None, 0, False)
-                self._failing.discard(name)
+                self._look_at_drops(name, sink)
         if first is not None and self._on_failure is None:
             raise first
+
+    def _failed(self, name: str, error: DeviceFailed, frames: int, calm_s: float = 0.0) -> None:
+        if self._on_failure is not None:
+            self._on_failure(name, error, frames, name not in self._failing)
+        self._failing[name] = self._clock() + calm_s
+
+    def _look_at_drops(self, name: str, sink: Sink) -> None:
+        before, now = self._dropped.get(name, {}), sink.dropped()
+        lost = {why: count - before.get(why, 0) for why, count in now.items() if count > before.get(why, 0)}
+        self._dropped[name] = now
+        if lost:
+            self._failed(name, DeviceFailed("records were dropped: " + "; ".join(lost)), sum(lost.values()), CALM_S)
+        elif name in self._failing and self._clock() >= self._failing[name]:
+            del self._failing[name]
+            if self._on_failure is not None:
+                self._on_failure(name, None, 0, False)
 
 
 # ``keep=30`` or ``keep=10GB``: how many closed parts of a rotating sink stay; the oldest go first.

@@ -7,7 +7,9 @@ own client: only the spool keeps track of what has arrived.
 """
 
 import collections
+import contextlib
 import hashlib
+import socket
 import threading
 import time
 from typing import Any, Deque, Dict, List, Optional, Set, Tuple
@@ -86,6 +88,8 @@ class MqttSink(NetworkSink):
         self._topics.clear()
         self._client = client = self._new_client()
         client.connect(self._broker.host, self._broker.port, keepalive=30)
+        with contextlib.suppress(AttributeError, OSError):  # a record's end must not wait for what was sent before it
+            client.socket().setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client.loop_start()
         if not self._heard.wait(TIMEOUT_S):
             raise ConnectionLost("the broker does not answer")

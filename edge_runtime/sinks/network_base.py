@@ -19,6 +19,11 @@ from edgeveil.edge_runtime.sinks.spool import Spool
 from edgeveil.edge_runtime.sinks.uri import Known, duration_s, size_bytes
 
 OPTIONS: Known = {"spool": str, "spool_size": size_bytes, "ttl": duration_s}
+DROPPED = {
+    "full": "the spool is full (spool_size)",
+    "expired": "they waited too long (ttl)",
+    "lost": "the receiver refused them, or the disk lost them",
+}
 DRAIN_S = 2.0  # what close() waits for the network; a service has five seconds in all
 TIMEOUT_S = 10.0
 
@@ -91,6 +96,10 @@ class NetworkSink(Sink):
         return dict(
             self._spool.counts(), connected=int(self._connected), connections=self._connections, failures=self._failures
         )
+
+    def dropped(self) -> Dict[str, int]:
+        """See ``Sink``."""
+        return {why: self._spool.count(what) for what, why in DROPPED.items()}
 
     def delivery(self) -> Delivery:
         """What arrived, those of an earlier run too; what waits in memory is lost with the process."""

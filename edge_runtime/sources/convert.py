@@ -85,16 +85,16 @@ def fit(picture: np.ndarray, spec: Sensor) -> np.ndarray:
     Raises ``FrameDropped``: ``shape``, ``dtype``.
     """
     cv2, channels = opencv(), spec["shape"][2]
+    if picture.dtype != np.dtype(spec["dtype"]):
+        raise FrameDropped("dtype")
     if picture.ndim == 3 and picture.shape[2] == 3:
-        picture = picture[:, :, ::-1] if channels == 3 else cv2.cvtColor(picture, cv2.COLOR_BGR2GRAY)
+        picture = cv2.cvtColor(picture, cv2.COLOR_BGR2RGB if channels == 3 else cv2.COLOR_BGR2GRAY)
     elif picture.ndim == 2 and channels == 3:
         picture = cv2.cvtColor(picture, cv2.COLOR_GRAY2RGB)
     if picture.ndim == 2:
         picture = picture[:, :, None]
     if not has_size(picture.shape, spec):
         raise FrameDropped("shape")
-    if picture.dtype != np.dtype(spec["dtype"]):
-        raise FrameDropped("dtype")
     return np.ascontiguousarray(picture)
 
 

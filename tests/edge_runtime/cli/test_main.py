@@ -17,7 +17,7 @@ from edgeveil.edge_runtime.cli import run as run_command
 from edgeveil.edge_runtime.errors import GONE, BadInput
 from edgeveil.edge_runtime.manifest import manifest as manifests
 from tests.support import bundles, tiny_models
-from tests.support.checkout import ROOT
+from tests.support.checkout import PACKAGES, ROOT
 
 RUN = ("run", "{bundle}", "--trust", "{trust}", "--source")
 
@@ -47,6 +47,21 @@ def run(capsys, bundle, source, sink, *more):
 def test_what_was_removed_is_refused_by_name_with_what_replaces_it(capsys):
     words = ["report", "--root", "/opt/edgeveil", "--to", "mqtts://broker/hall-1"]  # by an older update unit
     assert edge(capsys, *words) == (2, "", f"error: edgeveil-edge report: {GONE['report']}.\n")
+
+
+def test_a_board_s_process_computes_on_one_thread_unless_its_environment_says_otherwise():
+    """As a command and not as a function of another program; numpy reads these variables when it is loaded."""
+    code = (
+        "import json, os, sys; sys.argv[1:] = ['no-such-command']; from edgeveil.edge_runtime.cli import main; "
+        "assert main.main(['no-such-command']) == 2 and 'OMP_NUM_THREADS' not in os.environ; "
+        "assert main.main() == 2 and 'numpy' not in sys.modules; "
+        "print(json.dumps({name: os.environ[name] for name in main.late_imports.ONE_THREAD}))"
+    )
+    kept = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    environment = {**kept, "OPENBLAS_NUM_THREADS": "3", "PYTHONPATH": str(PACKAGES)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    threads = {"OPENBLAS_NUM_THREADS": "3", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    assert json.loads(done.stdout) == threads
 
 
 def test_run_writes_frames_and_sums_up(made, tmp_path, capsys):

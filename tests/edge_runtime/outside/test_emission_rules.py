@@ -13,6 +13,8 @@ from edgeveil.edge_runtime.manifest.manifest import Output
 from edgeveil.edge_runtime.outside.emission import FEWEST_WAITING, Emission, count_failures
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.sinks.group import SinkGroup
+from edgeveil.edge_runtime.sinks.network_base import ConnectionLost, NetworkSink
+from edgeveil.edge_runtime.sinks.wire import HEADER_BYTES
 
 OUTPUTS = [Output("frame", "frame", "x", (3,), "uint8", None), Output("label", "label", "y", (), "int64", None)]
 
@@ -35,6 +37,13 @@ class Kept(Sink):
         self.told.append((state, tick_ns))
 
 
+class Away(NetworkSink):
+    """What it sends to cannot be reached."""
+
+    def _connect(self):
+        raise ConnectionLost("nothing answers")
+
+
 class Stage:
     """An emission with clocks of our own: ``run`` lets time pass and hands sets over as they come."""
 
@@ -42,11 +51,11 @@ class Stage:
         self.now, self.wall_ahead, self.said = 100.0, 1000.0, []
         self.sink, self.counters = Kept(), Counters()
         on_failure = count_failures(self.counters, lambda event, **_: self.said.append(event))
-        sinks = SinkGroup({"kept": self.sink}, on_failure)
+        self.sinks = SinkGroup({"kept": self.sink}, on_failure)
         self.plan = Schedule(tick_s, slots, on_fault, degraded_after_s, backlog)
         self.emission = Emission(
             self.plan,
-            sinks,
+            self.sinks,
             self.counters,
             lambda event, **facts: self.said.append(event),
             clock=lambda: self.now,
@@ -221,6 +230,20 @@ def test_a_full_disk_costs_its_own_frames_and_is_said_once():
     assert len(stage.sink.left) == 20
     assert stage.counters.get("sink-dropped") == 10
     assert stage.said == ["sink", "sink-again"]
+
+
+def test_records_that_a_full_spool_drops_are_counted_and_said_once():
+    """Of a broker that is away: the loop goes on, and the counter is that of the sink's own records."""
+    stage = Stage()
+    record_bytes = HEADER_BYTES + 11
+    settings = {"spool_size": 3 * record_bytes, "say": lambda _: None, "backoff": {"first_s": 60.0}}
+    sink = stage.sinks.sinks["away"] = Away("away", OUTPUTS, None, settings)
+    stage.run(2)
+    sink.close()
+    assert stage.counters.get("sink-dropped") == sink._spool.count("full") == 17
+    assert stage.counters.get("fault:sink") == 1
+    assert stage.said == ["sink"]
+    assert len(stage.sink.left) == 20
 
 
 def test_a_set_of_draws_that_were_paid_for_leaves_without_another_payment():

@@ -12,7 +12,6 @@ from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.manifest.schema import check_manifest
-from edgeveil.edge_runtime.pipeline import crops
 from edgeveil.edge_runtime.pipeline.crops import Capture, Tracker
 from edgeveil.edge_runtime.sources.simulated_scene import Scene
 from tests.support import bundles
@@ -183,24 +182,6 @@ def test_a_manifest_may_have_a_window_or_be_of_before_there_were_any():
     document["capture"].update(crop=None, slots=1, measure="depth", window=[12, 20, 400, 480])
     check_manifest(document, sealed=False)
     assert parse(document).capture.window == [12, 20, 400, 480]
-
-
-@pytest.mark.parametrize(
-    ("size", "to"), [((424, 512), (28, 28)), ((48, 64), (12, 16)), ((7, 5), (7, 5)), ((5, 7), (8, 9))]
-)
-def test_area_is_the_mean_that_opencv_takes(size, to):
-    picture = np.random.default_rng(0).integers(0, 256, (*size, 3)).astype(np.uint8)
-    ours = crops.area(size, to)(picture)
-    if to[0] > size[0]:  # OpenCV has another method for larger pictures
-        assert abs(ours.mean() - picture.mean()) < 3
-        return
-    theirs = cv2.resize(picture.astype(np.float32), to[::-1], interpolation=cv2.INTER_AREA)
-    assert np.allclose(ours, theirs, atol=0.01)
-
-
-def test_nearest_takes_the_pixel_under_the_middle():
-    picture = np.arange(36).reshape(6, 6)
-    assert crops.nearest((6, 6), (2, 3))(picture).tolist() == [[7, 9, 11], [25, 27, 29]]
 
 
 def test_colour_becomes_gray_and_small_as_opencv_does_it():

@@ -17,6 +17,7 @@ import pytest
 from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.errors import DeviceFailed
+from edgeveil.edge_runtime.late_imports import ONE_THREAD
 from edgeveil.edge_runtime.releases import confinement, runtimes
 from edgeveil.edge_runtime.releases.confinement import UIDS
 from edgeveil.edge_runtime.signing.keys import public_key_line
@@ -59,9 +60,7 @@ def test_another_user_without_rights(root):
     assert uid in UIDS
     assert found[:5] == [[uid] * 3, [uid] * 3, [], "0" * 16, "1"]
     assert "EDGEVEIL_PASSPHRASE" not in found[5]
-    assert set(found[5]) <= {*confinement._KEPT, "HOME", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "LC_CTYPE"} | {
-        "PYTHONDONTWRITEBYTECODE"
-    }
+    assert set(found[5]) <= {*confinement._KEPT, *ONE_THREAD, "HOME", "LC_CTYPE", "PYTHONDONTWRITEBYTECODE"}
 
 
 @needs_root

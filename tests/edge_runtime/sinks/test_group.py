@@ -67,6 +67,18 @@ def test_a_listener_hears_of_every_lost_frame_and_of_the_end_of_a_failure():
     assert good.called == ["flush"] * 3
 
 
+def test_what_a_sink_took_and_dropped_is_a_failure_too_and_over_after_a_calm_while():
+    heard, now = [], [0.0]
+    sink = Kept()
+    sinks = SinkGroup({"a": sink}, lambda *what: heard.append((str(what[1]), *what[2:])), clock=lambda: now[0])
+    drops = ({}, {"full": 2}, {"full": 2}, {"full": 3, "old": 4}, {"full": 3, "old": 4}, {"full": 3, "old": 4})
+    for count, sink.dropped in enumerate([lambda one=one: one for one in drops]):
+        sinks.write_set([frame(count)])
+        now[0] += 6.0
+    full, both = "records were dropped: full", "records were dropped: full; old"
+    assert heard == [(full, 2, True), (both, 5, False), ("None", 0, False)]
+
+
 @pytest.mark.parametrize("how", ["close", "discard"])
 def test_all_are_ended_though_one_fails(how):
     sinks, _, good = group(how)

@@ -12,7 +12,7 @@ from edgeveil.edge_runtime.late_imports import MOST_FITTED
 from edgeveil.edge_runtime.manifest.capture import check_capture
 from edgeveil.edge_runtime.manifest.manifest import expected, parse, parse_capture
 from edgeveil.edge_runtime.pipeline.crops import Capture as Runner
-from edgeveil.edge_runtime.pipeline.crops import Fit
+from edgeveil.edge_runtime.pipeline.resize import Fit
 from edgeveil.edge_runtime.sources.images import ImagesSource
 from edgeveil.edge_runtime.sources.video import VideoSource
 from edgeveil.trainer import datasets
