@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        89_870,
+        90_147,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -43,15 +43,18 @@ BUDGETS = {
         "for training and the board; 1,580 networks of PyTorch, which become Keras models operation by operation; 260 "
         "a recipe that recipe new has seen a run of; 1,380 data in HDF5, TFRecord, WebDataset, Hugging Face datasets, "
         "MCAP and rosbags; 660 data larger than memory, and several devices; 60 the memory that a board has; 130 "
-        "counts that are enough in one place, and the default way on more data.",
+        "counts that are enough in one place, and the default way on more data; 1,100 receivers that other software "
+        "reads: forms of one size, and a file each for the kinds of sink.",
     ),
-    "spine lines": Budget(80_560, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(
+        80_842, 52_000, "The product without ext/; a user's own networks, wrap and receivers are all in it."
+    ),
     "modules": Budget(
-        449,
+        450,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of the fitting of networks, 9 of formats and "
-        "of data larger than memory.",
+        "of data larger than memory, 7 of receivers.",
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
@@ -65,10 +68,11 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        78_640,
+        78_835,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
-        "86 public bug reports, of a user's own networks and models, of formats, and of data larger than memory.",
+        "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
+        "of receivers.",
     ),
 }
 

@@ -162,6 +162,7 @@ class Service(object):
         self._signals: List[int] = []
         self._stopped = "end"
         self._pages_updated_s = 0.0
+        self._shown_releases = ("", "")
 
     @property
     def bundle(self) -> Bundle:
@@ -245,6 +246,7 @@ class Service(object):
                 self._signals.remove(signal.SIGHUP)
                 self._reload()
             self.trust_watch.check(self.bundle, now=reload)
+            self._show_releases()
 
     @property
     def _ticking(self) -> bool:
@@ -396,6 +398,14 @@ class Service(object):
         inside = self.link.inside.all()
         levels = {name[len(LEVEL) :]: value for name, value in inside.items() if name.startswith(LEVEL)}
         self.sinks.local(self.drops(), levels, inside.get("last-latency-us", 0) / 1e3)
+
+    def _show_releases(self) -> None:
+        """Give the sinks the releases that run and are offered, where one of them is another than before."""
+        running = self.link.manifest_sha256
+        releases = running, self.trust_watch.offered or running
+        if releases != self._shown_releases and self.sinks.sinks:
+            self._shown_releases = releases
+            self.sinks.releases(*releases)
 
     def _open_sinks(self) -> None:
         manifest = self.bundle.manifest

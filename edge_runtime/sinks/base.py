@@ -65,6 +65,9 @@ class Sink(object):
     def shift(self, document: Dict[str, Any]) -> None:
         """Tell consumers how far the codes are from those of the audit: ``ShiftWatch.document``, about each minute."""
 
+    def releases(self, running: str, offered: str) -> None:
+        """Tell consumers which release runs, and which the board's update index offers: each a manifest's hash."""
+
     def local(self, counters: Dict[str, int], levels: Dict[str, int], latency_ms: Optional[float] = None) -> None:
         """Numbers that a page on this device may show next to the stream; no other sink gets them.
 
