@@ -23,8 +23,9 @@ from edgeveil.edge_runtime.ipc.notes import Event
 from edgeveil.edge_runtime.ipc.record import Counted, Layout, PaidDraws, Record
 from edgeveil.edge_runtime.kinds import check_sensor, check_shape
 from edgeveil.edge_runtime.manifest.manifest import expected
-from edgeveil.edge_runtime.outside import emission, status
+from edgeveil.edge_runtime.outside import emission
 from edgeveil.edge_runtime.outside.board_health import Manager, Signals
+from edgeveil.edge_runtime.outside.metrics import all_drops
 from edgeveil.edge_runtime.outside.status import Log, Status
 from edgeveil.edge_runtime.outside.supervisor import InsideFailed, LinkOwner, open_link
 from edgeveil.edge_runtime.outside.trust_watch import TrustWatch
@@ -211,7 +212,7 @@ class Service(object):
 
     def drops(self) -> Dict[str, int]:
         """Dropped frames, by reason."""
-        return status.all_drops(self.link.inside.all(), self.counters.all())
+        return all_drops(self.link.inside.all(), self.counters.all())
 
     # the loop
 
@@ -331,7 +332,7 @@ class Service(object):
         """One inside has ended and its pipe is empty: count the frames that it had not sent yet."""
         self.emission.forget_coming()
         counts = self.link.inside.all()
-        dropped = sum(status.all_drops(counts, {}).values()) + self.counters.get(DROP + "inside-ended")
+        dropped = sum(all_drops(counts, {}).values()) + self.counters.get(DROP + "inside-ended")
         lost = counts.get("frames-in", 0) - dropped - self.counters.get("sets-in")
         if lost > 0:
             self.counters.add(DROP + "inside-ended", lost)
