@@ -12,6 +12,7 @@ What is not counted is the time between the last of these and a loss of power.
 
 import contextlib
 import os
+import re
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
@@ -23,6 +24,7 @@ from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.edge_runtime.util.filesystem import read_strict
 
 SEEN_FILE, COPY_FILE = "index-seen.json", "index-seen-copy.json"
+OFFERED_FILE = "index-offered.json"
 CLOCKS_FROM_S = 1735689600  # 2025; a board whose clock is not set says less
 _SINCE_4 = {"trust_version", "keys"}
 _FIELDS = {2: _SINCE_4 | {"up_s", "boot", "counted_s"}, 3: _SINCE_4, 4: set()}  # what each schema lacks
@@ -138,6 +140,21 @@ def index_seen(root: str) -> Optional[Dict[str, Any]]:
         return None
     shown = {name: getattr(seen, name) for name in ("name", "audience", "version", "changed_at", "asked_at")}
     return dict(shown, age_s=int(seen.age_s()))
+
+
+def write_offered(root: str, manifest_sha256: str) -> None:
+    """Remember which release the last index that was accepted offers, whether it could be installed or not."""
+    data = strict_json.dumps({"schema": 1, "manifest_sha256": manifest_sha256})
+    write_atomic(os.path.join(root, OFFERED_FILE), data, mode=0o644)
+
+
+def read_offered(root: str) -> Optional[str]:
+    """The manifest's hash of that release; None where it is not known. It is shown, and decides nothing."""
+    try:
+        sha = strict_json.loads(read_strict(os.path.join(root, OFFERED_FILE)) or b"")["manifest_sha256"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    return sha if isinstance(sha, str) and re.fullmatch("[0-9a-f]{64}", sha) else None
 
 
 def _read(root: str, name: str) -> Optional[Seen]:

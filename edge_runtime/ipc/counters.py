@@ -10,7 +10,7 @@ import re
 import struct
 import tempfile
 import threading
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import Manifest
@@ -23,6 +23,10 @@ _NAME = re.compile(r"[a-z0-9:.-]{1,%d}" % _NAME_SIZE)
 LEVEL = "level:"  # levels of the camera aid, while it is on
 DROP = "drop:"  # frames that were dropped, by reason
 COUNTS = "count:"  # before names of what counts of people may spend: they are released apart from frames
+
+
+LATENCY = "latency:"  # sets by the time from the source to their release, each in the bucket of its upper bound
+LATENCY_MS = (5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000, 2000)
 
 
 class Counters(object):
@@ -119,6 +123,22 @@ def page_at(path: str) -> int:
 def drops(counts: Dict[str, int]) -> Dict[str, int]:
     """The drops among ``counts`` that are not 0, by reason."""
     return {name[len(DROP) :]: n for name, n in sorted(counts.items()) if name.startswith(DROP) and n}
+
+
+def count_latency(counters: Counters, seconds: float) -> None:
+    """Count a set that was released so many seconds after the source gave its frame."""
+    microseconds = int(seconds * 1e6)
+    bound = next((bound for bound in LATENCY_MS if microseconds <= bound * 1000), "more")
+    counters.add(LATENCY + str(bound))
+    counters.add("latency-us", microseconds)
+    counters.set("last-latency-us", microseconds)
+
+
+def latencies(counts: Dict[str, int]) -> Tuple[List[float], List[int], float]:
+    """Of the sets so far: the buckets' upper bounds (seconds), the sets in each, and the sum of their seconds."""
+    bounds: List[Any] = [*LATENCY_MS, "more"]
+    edges = [bound / 1e3 for bound in LATENCY_MS] + [float("inf")]
+    return edges, [counts.get(LATENCY + str(bound), 0) for bound in bounds], counts.get("latency-us", 0) / 1e6
 
 
 # The emission schedule: fixed by the signed manifest. Settings may make it stricter; frames never change it.

@@ -23,8 +23,9 @@ from edgeveil.edge_runtime.ipc.notes import Event
 from edgeveil.edge_runtime.ipc.record import Counted, Layout, PaidDraws, Record
 from edgeveil.edge_runtime.kinds import check_sensor, check_shape
 from edgeveil.edge_runtime.manifest.manifest import expected
-from edgeveil.edge_runtime.outside import emission, status
+from edgeveil.edge_runtime.outside import emission
 from edgeveil.edge_runtime.outside.board_health import Manager, Signals
+from edgeveil.edge_runtime.outside.metrics import all_drops
 from edgeveil.edge_runtime.outside.status import Log, Status
 from edgeveil.edge_runtime.outside.supervisor import InsideFailed, LinkOwner, open_link
 from edgeveil.edge_runtime.outside.trust_watch import TrustWatch
@@ -162,6 +163,7 @@ class Service(object):
         self._signals: List[int] = []
         self._stopped = "end"
         self._pages_updated_s = 0.0
+        self._shown_releases = ("", "")
 
     @property
     def bundle(self) -> Bundle:
@@ -210,7 +212,7 @@ class Service(object):
 
     def drops(self) -> Dict[str, int]:
         """Dropped frames, by reason."""
-        return status.all_drops(self.link.inside.all(), self.counters.all())
+        return all_drops(self.link.inside.all(), self.counters.all())
 
     # the loop
 
@@ -245,6 +247,7 @@ class Service(object):
                 self._signals.remove(signal.SIGHUP)
                 self._reload()
             self.trust_watch.check(self.bundle, now=reload)
+            self._show_releases()
 
     @property
     def _ticking(self) -> bool:
@@ -329,7 +332,7 @@ class Service(object):
         """One inside has ended and its pipe is empty: count the frames that it had not sent yet."""
         self.emission.forget_coming()
         counts = self.link.inside.all()
-        dropped = sum(status.all_drops(counts, {}).values()) + self.counters.get(DROP + "inside-ended")
+        dropped = sum(all_drops(counts, {}).values()) + self.counters.get(DROP + "inside-ended")
         lost = counts.get("frames-in", 0) - dropped - self.counters.get("sets-in")
         if lost > 0:
             self.counters.add(DROP + "inside-ended", lost)
@@ -396,6 +399,14 @@ class Service(object):
         inside = self.link.inside.all()
         levels = {name[len(LEVEL) :]: value for name, value in inside.items() if name.startswith(LEVEL)}
         self.sinks.local(self.drops(), levels, inside.get("last-latency-us", 0) / 1e3)
+
+    def _show_releases(self) -> None:
+        """Give the sinks the releases that run and are offered, where one of them is another than before."""
+        running = self.link.manifest_sha256
+        releases = running, self.trust_watch.offered or running
+        if releases != self._shown_releases and self.sinks.sinks:
+            self._shown_releases = releases
+            self.sinks.releases(*releases)
 
     def _open_sinks(self) -> None:
         manifest = self.bundle.manifest

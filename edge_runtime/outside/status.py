@@ -1,21 +1,19 @@
 """The state of a service, for its log and its health pages."""
 
 import collections
+import itertools
 import json
-import re
 import sys
 import time
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from edgeveil.edge_runtime.bundle.policy import IDENTITY_ALLOWED, NOT_AUDITED_ON, announce
 from edgeveil.edge_runtime.camera_address import is_private
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.ipc.counters import drops
-from edgeveil.edge_runtime.manifest.count import CountRules
-from edgeveil.edge_runtime.outside.board_health import Gauge, board_gauges
+from edgeveil.edge_runtime.outside.board_health import board_gauges
+from edgeveil.edge_runtime.outside.metrics import count_samples, lines, samples
 from edgeveil.edge_runtime.sandbox.isolation import CONVENTION
-from edgeveil.edge_runtime.sinks.count_report import STATES, CountReport
 from edgeveil.edge_runtime.sinks.page_server import Answer, PageServer, check_token
 from edgeveil.edge_runtime.sinks.uri import secret, split, without_secrets
 from edgeveil.edge_runtime.sinks.wire import about
@@ -142,59 +140,6 @@ def place_of(text: str) -> Optional[Place]:
     token = secret(options.get("token_file"), None, "the token of the health pages")
     check_token(host, token, "a --health page", "--health '{}?token_file=FILE'".format(where))
     return Place(host, int(port), token)
-
-
-def metrics(
-    inside: Dict[str, int],
-    outside: Dict[str, int],
-    sinks: Dict[str, Dict[str, int]],
-    gauges: Dict[str, float],
-    board: Iterable[Gauge] = (),
-) -> Iterator[str]:
-    """Prometheus lines of the counters of both processes and of the sinks, of the gauges, and of the board."""
-    for name in ("frames-in", "rechecks", "source-opened"):
-        yield _line(name + "-total", inside.get(name, 0))
-    for name in ("frames-out", "ticks", "ticks-repeated", "ticks-missed", "inside-restarts", "sink-dropped"):
-        yield _line(name + "-total", outside.get(name, 0))
-    yield _line("perturbing-seconds-total", inside.get("busy-us", 0) / 1e6)
-    for reason, count in sorted(all_drops(inside, outside).items()):
-        yield _line("dropped-total", count, reason=reason)
-    for counts in (inside, outside):
-        for name, count in sorted(counts.items()):
-            if name.startswith("fault:"):
-                yield _line("faults-total", count, kind=name[len("fault:") :])
-    for sink, numbers in sorted(sinks.items()):
-        for name, count in sorted(numbers.items()):
-            yield _line("sink-" + name, count, sink=sink)
-    for name, value in sorted(gauges.items()):
-        yield _line(name, value)
-    for gauge in board:
-        yield _line(gauge.name, gauge.value, **gauge.labels)
-
-
-def count_metrics(rules: CountRules, report: CountReport) -> Iterator[str]:
-    """Prometheus lines of what was counted in the last period, as it left; no number where none did."""
-    yield _line("count-period-seconds", rules.period_s)
-    for state in STATES:
-        yield _line("count-state", int(report.state == state), state=state)
-    for (kind, name, what), value in zip(rules.names, report.values or ()):
-        yield _line("count", value, kind=kind, place=name, what=what)
-
-
-def all_drops(inside: Dict[str, int], outside: Dict[str, int]) -> Dict[str, int]:
-    """Frames dropped in either process, by reason."""
-    together = collections.Counter(drops(inside))
-    together.update(drops(outside))
-    return dict(together)
-
-
-def _line(name: str, value: float, **labels: str) -> str:
-    inner = ",".join('{}="{}"'.format(key, _escaped(text)) for key, text in sorted(labels.items()))
-    return "edgeveil_{}{} {:.10g}".format(re.sub("[^a-z0-9_]", "_", name), "{" + inner + "}" if inner else "", value)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
 
 
 STALE_S = 5.0  # without a new set for this long, /readyz fails
@@ -369,10 +314,9 @@ class Status(object):
         }
         board = board_gauges(service.link.manifest_sha256)
         counts = service.link.inside.all(), service.counters.all(), service.sinks.counts_by_sink()
-        yield from metrics(*counts, gauges, board)
         rules, last = service.bundle.manifest.counts, None if service.counts is None else service.counts.last
-        if rules is not None and last is not None:
-            yield from count_metrics(rules, last)
+        counted = count_samples(rules, last) if rules is not None and last is not None else ()
+        return lines(itertools.chain(samples(*counts, gauges, board), counted))
 
     def close(self) -> None:
         """Close the pages."""

@@ -4,7 +4,7 @@ import contextlib
 import os
 from typing import Any, Callable, Dict, Optional, Tuple
 
-from edgeveil.edge_runtime.bundle.index_seen import SeenDamaged, index_seen
+from edgeveil.edge_runtime.bundle.index_seen import SeenDamaged, index_seen, read_offered
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
@@ -19,7 +19,8 @@ class TrustWatch(object):
 
     ``say(event, **facts)`` logs. ``clock`` gives seconds. ``problem`` is why the trust cannot be read today; empty
     where it can. Without it nothing new is accepted, and what runs goes on: a fault alone must not end a service.
-    ``index`` is what the board last saw of its update index (``bundle.index_seen``), None where nothing is known.
+    ``index`` is what the board last saw of its update index (``bundle.index_seen``), None where nothing is known;
+    ``offered`` the manifest's hash of the release that it offers.
     """
 
     def __init__(self, folder: str, say: Callable[..., None], clock: Callable[[], float]) -> None:
@@ -28,6 +29,7 @@ class TrustWatch(object):
         self._trust: Optional[Trust] = None
         self._say, self._clock = say, clock
         self.index: Optional[Dict[str, Any]] = None
+        self.offered = read_offered(self._root)
         self._stale_days: Optional[int] = None
         self._seen: Optional[Tuple[Tuple[str, int, int, int], ...]] = None
         self._due_s = clock() + EVERY_S
@@ -73,7 +75,7 @@ class TrustWatch(object):
             self.index, problem = None, problem or str(error)
         if problem and not self.problem:
             self._say("trust-unreadable", message="{} What runs goes on; nothing new is accepted.".format(problem))
-        self.problem = problem
+        self.problem, self.offered = problem, read_offered(self._root)
         self._hold_fresh()
 
     def gauges(self) -> Dict[str, float]:

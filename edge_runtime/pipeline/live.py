@@ -22,7 +22,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, SourceFailed, Unsupported, describe
 from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
-from edgeveil.edge_runtime.ipc.counters import DROP, Counters, Schedule
+from edgeveil.edge_runtime.ipc.counters import DROP, Counters, Schedule, count_latency
 from edgeveil.edge_runtime.ipc.pipes import Backoff
 from edgeveil.edge_runtime.pipeline.handoff import Handoff, Newest
 from edgeveil.edge_runtime.sandbox.watchdog import Watchdog
@@ -387,7 +387,7 @@ class LiveLoop(object):
         outgoing: List[Any] = [new if use else old for new, use, old in zip(reports, chosen, self._last)]
         self._last = list(outgoing)
         self._send(outgoing)
-        self._counters.set("last-latency-us", int((self._clock() - one.came_s) * 1e6))
+        count_latency(self._counters, self._clock() - one.came_s)
         self._counters.add("sets-out")
 
     def _postprocess(self, one: _FrameSet) -> None:
@@ -419,7 +419,7 @@ class LiveLoop(object):
         one.erase()
         self._last = outgoing
         self._send(outgoing)
-        self._counters.set("last-latency-us", int((self._clock() - one.came_s) * 1e6))
+        count_latency(self._counters, self._clock() - one.came_s)
         self._counters.add("sets-out")
 
     def _blank_frame(self) -> RawFrame:

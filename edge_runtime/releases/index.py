@@ -22,7 +22,7 @@ import stat
 import time
 from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
-from edgeveil.edge_runtime.bundle.index_seen import Seen, count_up, write_seen
+from edgeveil.edge_runtime.bundle.index_seen import Seen, count_up, write_offered, write_seen
 from edgeveil.edge_runtime.bundle.reader import unverified_manifest
 from edgeveil.edge_runtime.bundle.trust_file import RELEASE, Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
@@ -366,6 +366,7 @@ def update(
                     entry.security_version, trust.floor
                 ),
             )
+        write_offered(root, entry.manifest_sha256)
         if entry.manifest_sha256 == committed:
             record_seen(root, index, seen)
             return False

@@ -73,7 +73,9 @@ def _open_file_sink(kind: Kind, where: str, outputs: List[Output], manifest: Opt
         settings["fps"] = capture.tick_hz
 
     def make(path: str) -> Sink:
-        opened: Sink = make_sink(path, outputs, **settings)
+        opened: Sink = make_sink(
+            path, outputs, **settings, **({"manifest": manifest} if kind.facts.get("named") else {})
+        )
         return opened
 
     if limits is None or part is None:

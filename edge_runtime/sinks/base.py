@@ -24,10 +24,11 @@ class Sink(object):
 
     A kind of sink is a class with ``schemes``, its words before the colon. Its facts are literals of its body:
     ``forms`` and ``help`` (a row of docs/reference/sinks.md), ``file``, or ``network`` where an address follows the
-    colon; of a file ``part``, the ending of a part where it can rotate, and ``twice`` where closing one needs its size
-    again; ``secret_path`` where a path may be a secret, ``hides`` the option that is one; ``needs``, the libraries that
-    it needs (keys of ``late_imports.LIBRARIES``, or a test as there); ``reads`` and ``writes``, the options that name
-    files that are read, and folders that are written. ``options`` are those of a file's name, with their readers.
+    colon; of a file ``part``, the ending of a part where it can rotate, ``twice`` where closing one needs its size
+    again, and ``named`` where it takes the ``manifest``, which names classes; ``secret_path`` where a path may be a
+    secret, ``hides`` the option that is one; ``needs``, the libraries that it needs (keys of
+    ``late_imports.LIBRARIES``, or a test as there); ``reads`` and ``writes``, the options that name files that are
+    read, and folders that are written. ``options`` are those of a file's name, with their readers.
     """
 
     live = False
@@ -65,6 +66,9 @@ class Sink(object):
 
     def shift(self, document: Dict[str, Any]) -> None:
         """Tell consumers how far the codes are from those of the audit: ``ShiftWatch.document``, about each minute."""
+
+    def releases(self, running: str, offered: str) -> None:
+        """Tell consumers which release runs, and which the board's update index offers: each a manifest's hash."""
 
     def local(self, counters: Dict[str, int], levels: Dict[str, int], latency_ms: Optional[float] = None) -> None:
         """Numbers that a page on this device may show next to the stream; no other sink gets them.

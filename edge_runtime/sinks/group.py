@@ -72,6 +72,11 @@ class SinkGroup(Sink):
         for sink in self.sinks.values():
             sink.shift(document)
 
+    def releases(self, running: str, offered: str) -> None:
+        """See ``Sink``."""
+        for sink in self.sinks.values():
+            sink.releases(running, offered)
+
     def local(self, counters: Dict[str, int], levels: Dict[str, int], latency_ms: Optional[float] = None) -> None:
         """See ``Sink``."""
         for sink in self.sinks.values():

@@ -16,8 +16,18 @@ from typing import Any, Deque, Dict, List, Optional, Set, Tuple
 
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.broker import Broker, checked_topic
+from edgeveil.edge_runtime.sinks.forms import PngForm
 from edgeveil.edge_runtime.sinks.network_base import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
-from edgeveil.edge_runtime.sinks.wire import Discovery, Labels, about, json_bytes
+from edgeveil.edge_runtime.sinks.uri import duration_s
+from edgeveil.edge_runtime.sinks.wire import (
+    Discovery,
+    Labels,
+    Record,
+    about,
+    json_bytes,
+    picture_topic,
+    update_document,
+)
 
 UNDER_WAY = 20  # most messages that wait for their acknowledgement
 OTHERS = 8  # most of them that are no records: a broker may count those that it denies until it closes the connection
@@ -31,16 +41,20 @@ def _discovery(text: str) -> Optional[str]:
 
 class MqttSink(NetworkSink):
     """Publishes to TOPIC, and retained to TOPIC/format, TOPIC/about, TOPIC/status and TOPIC/shift; labels to
-    TOPIC/label/NAME/SLOT, counts to TOPIC/count."""
+    TOPIC/label/NAME/SLOT, counts to TOPIC/count.
+
+    With ``picture=10s`` the first record of a slot in each such period is sent to TOPIC/picture/SLOT too, as PNG. It is
+    not retained: a privacy stop could not take it back.
+    """
 
     schemes = ("mqtt", "mqtts")
     forms = ("mqtt://HOST[:1883]/TOPIC", "mqtts://HOST[:8883]/TOPIC")
-    help = "a message with quality of service 1"
+    help = "a message with quality of service 1; `picture=10s`: a PNG of each slot in such periods too"
     needs = ("paho",)
     reads = ("password_file", "ca", "cert", "key")
 
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
-        self._broker = broker = Broker(uri, dict(OPTIONS, discovery=_discovery))
+        self._broker = broker = Broker(uri, dict(OPTIONS, discovery=_discovery, picture=duration_s))
         self._paho, self._topic, options = broker.paho, broker.topic, broker.options
         # The same after a restart, so that the broker first ends the old connection and sends its last will.
         self._client_id = (
@@ -58,7 +72,11 @@ class MqttSink(NetworkSink):
         self._labels = Labels(self._topic, outputs, manifest)
         self._about = about(manifest, settings.get("audit"), settings.get("runs", {}))
         prefix, rules = options.get("discovery", "homeassistant"), manifest.counts if manifest else None
-        self._discovery = Discovery(self._topic, prefix, self._labels, self._about, rules) if prefix else None
+        period_s = options.pop("picture", None)
+        self._pictures = None if period_s is None else PngForm(outputs, manifest)
+        self._picture_ns, self._pictured = int((period_s or 0.0) * 1e9), {}  # type: int, Dict[int, int]
+        known = (self._topic, prefix, self._labels, self._about, rules)
+        self._discovery = Discovery(*known, pictures=self._pictures is not None) if prefix else None
         super(MqttSink, self).__init__(broker.name, outputs, manifest, dict(settings, **options))
 
     def _connect(self) -> None:
@@ -164,10 +182,22 @@ class MqttSink(NetworkSink):
                 number = self._publish(self._topic + ("/count" if counts else ""), record)
                 self._topics.pop(number, None)
                 pending[number] = entry
-                if not counts and self._labels.names and self._spool.age_s(entry) < NEWS_S:
-                    for topic, message in self._labels.events(self._format.decode(record)):
-                        self._publish(topic, message)
+                has_news = self._labels.names or self._pictures is not None
+                if not counts and has_news and self._spool.age_s(entry) < NEWS_S:
+                    self._publish_news(self._format.decode(record))
         self._send_pending_status()
+
+    def _publish_news(self, record: Record) -> None:
+        """The labels of a record, and a picture where the first of a period is due."""
+        for topic, message in self._labels.events(record):
+            self._publish(topic, message)
+        if self._pictures is None:
+            return
+        # By the time of the tick: when a picture leaves depends on nothing that it shows.
+        period = record.index if record.tick_ns is None else record.tick_ns // self._picture_ns
+        if self._pictured.get(record.slot) != period:
+            self._pictured[record.slot] = period
+            self._publish(picture_topic(self._topic, record.slot), self._pictures.encode(record))
 
     def _publish(self, topic: str, data: bytes, *, retain: bool = False) -> int:
         if topic in self._denied:
@@ -183,6 +213,10 @@ class MqttSink(NetworkSink):
 
     def _send_shift(self, document: Dict[str, Any]) -> None:
         self._publish(self._topic + "/shift", json_bytes(document), retain=True)
+
+    def _send_releases(self, running: str, offered: str) -> None:
+        document = update_document(self._about["bundle"], running, offered)
+        self._publish(self._topic + "/update", json_bytes(document), retain=True)
 
     def _disconnect(self) -> None:
         client, self._client = self._client, None

@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from edgeveil.edge_runtime.ipc.pipes import Backoff
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
@@ -67,6 +67,8 @@ class NetworkSink(Sink):
         self._pending_status: Optional[Dict[str, Any]] = {"state": "running", "since_ns": None}
         self._state = self._pending_status
         self._pending_shift: Optional[Dict[str, Any]] = None
+        self._releases: Optional[Tuple[str, str]] = None
+        self._pending_releases: Optional[Tuple[str, str]] = None
         self._cut = self._failing = False
         self._thread = threading.Thread(target=self._work, name="sink " + uri, daemon=True)
         self._thread.start()
@@ -89,6 +91,11 @@ class NetworkSink(Sink):
     def shift(self, document: Dict[str, Any]) -> None:
         """Send the shift as soon as there is a connection; only the last one counts."""
         self._pending_shift = document
+        self._spool.wake()
+
+    def releases(self, running: str, offered: str) -> None:
+        """Send them as soon as there is a connection; only the last ones count."""
+        self._releases = self._pending_releases = (running, offered)
         self._spool.wake()
 
     def counts(self) -> Dict[str, int]:
@@ -144,6 +151,7 @@ class NetworkSink(Sink):
             try:
                 self._connect()
                 self._connected, self._pending_status = True, self._state
+                self._pending_releases = self._releases
                 self._connections += 1
                 if self._failing:
                     self._say("{}: connected{}".format(self.uri, " again" if self._connections > 1 else ""))
@@ -184,6 +192,9 @@ class NetworkSink(Sink):
         shift, self._pending_shift = self._pending_shift, None
         if shift is not None:
             self._send_shift(shift)
+        releases, self._pending_releases = self._pending_releases, None
+        if releases is not None:
+            self._send_releases(*releases)
 
     def _connect(self) -> None:
         raise NotImplementedError
@@ -200,6 +211,9 @@ class NetworkSink(Sink):
 
     def _send_shift(self, document: Dict[str, Any]) -> None:
         """Tell the far side the latest shift, where its protocol has a place for that."""
+
+    def _send_releases(self, running: str, offered: str) -> None:
+        """Tell the far side which release runs and which is offered, where its protocol has a place for that."""
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

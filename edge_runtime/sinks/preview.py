@@ -7,18 +7,17 @@ import os
 import re
 import threading
 import time
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
-
-import numpy as np
+from typing import Any, Deque, Dict, List, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.ipc.notes import only_levels
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.base import Sink
+from edgeveil.edge_runtime.sinks.forms import picture_of
 from edgeveil.edge_runtime.sinks.page import card_lines, files
 from edgeveil.edge_runtime.sinks.page_server import Answer, PageServer, check_token
 from edgeveil.edge_runtime.sinks.uri import secret, split
-from edgeveil.edge_runtime.util.png import encode, strip_chart, viewable
+from edgeveil.edge_runtime.util.png import encode
 
 WINDOW_S = 5.0  # the fps figure is over the last of these
 _ADVICE = "token_file=FILE, or EDGEVEIL_PREVIEW_TOKEN. Without bind= it is for this device alone."
@@ -46,7 +45,7 @@ class PreviewSink(Sink):
         self._main = outputs[0].name
         self._labels = [o.name for o in outputs if o.kind == "label"]
         self._classes = manifest.perturber.target_classes if manifest else []
-        self._picture = _picture_of(outputs[0], manifest)
+        self._picture = picture_of(outputs[0], manifest)
         self._slots = manifest.capture.slots if manifest and manifest.capture else 1
         self._files = files(
             card_lines(manifest, settings.get("audit"), **settings.get("runs", {})),
@@ -155,14 +154,3 @@ def _invitation(bind: str, port: int, has_token: bool) -> str:
         "?token=TOKEN" if has_token else "",
         " (from elsewhere: ssh -L {0}:{1}:{0} THIS-DEVICE)".format(port, host) if alone else "",
     )
-
-
-def _picture_of(output: Output, manifest: Optional[Manifest]) -> Callable[[np.ndarray], np.ndarray]:
-    """What makes a picture of that output, by the input's range: of windows of a series a strip for each channel."""
-    if manifest is None or manifest.input.low is None:
-        return lambda value: viewable(value, 0.0, 255.0)
-    low, high = np.array(manifest.input.low, np.float64), np.array(manifest.input.high, np.float64)
-    if manifest.input.kind == "series" and len(output.shape) == 2:
-        return lambda value: strip_chart(value, low, high)
-    # Where each feature has its own range, the widest.
-    return lambda value: viewable(value, float(low.min()), float(high.max()))

@@ -140,14 +140,18 @@ class Labels(object):
         for name in self.names:
             yield self.topic_of(name, record.slot), self._message(record, name)
 
+    def name_of(self, label: int) -> Optional[str]:
+        """The class of a label; None where the bundle names none."""
+        return self.classes[label] if 0 <= label < len(self.classes) else None
+
     def topic_of(self, name: str, slot: int) -> str:
         """Where the label ``name`` of a slot is sent to."""
         return "{}/label/{}/{}".format(self._topic, name, slot)
 
     def _message(self, record: Record, name: str) -> bytes:
         label = int(record.outputs[name])
-        called = self.classes[label] if 0 <= label < len(self.classes) else None
-        document = {"id": record.id, "label": label, "name": called, "tick": record.index, "tick_ns": record.tick_ns}
+        document = {"id": record.id, "label": label, "tick": record.index, "tick_ns": record.tick_ns}
+        document["name"] = self.name_of(label)
         longest_name = max([len(json.dumps(name)) for name in self.classes] or [0])
         # JSON allows spaces after a document. 192 leaves room for ticks and numbers to grow.
         return json_bytes(document).ljust(192 + longest_name, b" ")
@@ -161,16 +165,27 @@ class Labels(object):
 Document = Dict[str, Any]
 _ONLINE = "{{ 'online' if value_json.state == 'running' else 'offline' }}"
 _LATE_S = 30  # after two periods: then a count is as good as none
+_SHORT = 12  # digits of a manifest's hash
 NO_STATE = frozenset(["None", "unavailable", "unknown"])  # words by which Home Assistant means that there is no state
 STATES = ("running", "degraded", "spent", "offline")
 
 
 class Discovery(object):
     """The documents of one stream under ``topic``. ``prefix`` is Home Assistant's; ``about`` as ``about.about`` has it;
-    ``rules`` are those of what is counted, or None."""
+    ``rules`` are those of what is counted, or None; ``pictures``: the frames are sent as PNG too."""
 
-    def __init__(self, topic: str, prefix: str, labels: Labels, about: Document, rules: Optional[CountRules]) -> None:
+    def __init__(
+        self,
+        topic: str,
+        prefix: str,
+        labels: Labels,
+        about: Document,
+        rules: Optional[CountRules],
+        *,
+        pictures: bool = False,
+    ) -> None:
         self._topic, self._prefix, self._labels, self._about, self._rules = topic, prefix, labels, about, rules
+        self._pictures = pictures
         self._node = "edgeveil_" + _word(topic, "[A-Za-z0-9/-]+")
 
     def documents(self) -> Iterator[Tuple[str, Document]]:
@@ -178,6 +193,13 @@ class Discovery(object):
         yield from self._of_labels()
         if self._rules is not None:
             yield from self._of_counts(self._rules)
+        for slot in range(self._labels.slots if self._pictures else 0):
+            picture = {
+                "name": "picture {}".format(slot + 1) if self._labels.slots > 1 else "picture",
+                "image_topic": picture_topic(self._topic, slot),
+                "content_type": "image/png",
+            }
+            yield self._entity("image", "picture_{}".format(slot), picture, while_running=True)
         yield from self._of_device()
 
     def _of_labels(self) -> Iterator[Tuple[str, Document]]:
@@ -230,6 +252,13 @@ class Discovery(object):
         yield self._entity(
             "sensor", "attack", dict(about, name="best attack found", value_template=attack, unit_of_measurement="%")
         )
+        update = {
+            "name": "release",
+            "state_topic": self._topic + "/update",
+            "device_class": "firmware",
+            "entity_category": "diagnostic",
+        }
+        yield self._entity("update", "update", update)
         if self._about["watched"]:
             yield from self._of_shift()
         for word in STATES:
@@ -276,6 +305,17 @@ class Discovery(object):
         if self._about["bundle"] is not None:
             device.update(model=self._about["bundle"], sw_version=self._about["version"])
         return dict(document, device=device, origin={"name": "EdgeVeil"})
+
+
+def picture_topic(topic: str, slot: int) -> str:
+    """Where the pictures of a slot are sent to."""
+    return "{}/picture/{}".format(topic, slot)
+
+
+def update_document(title: Optional[str], running: str, offered: str) -> Document:
+    """What Home Assistant's ``update`` reads: a release is called by its manifest's hash."""
+    installed, latest = ("sha256:" + one[:_SHORT] for one in (running, offered))
+    return {"installed_version": installed, "latest_version": latest, "title": title or "EdgeVeil"}
 
 
 def _shown(name: str) -> str:

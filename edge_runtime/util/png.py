@@ -8,15 +8,18 @@ import numpy as np
 STRIP = 32  # rows of a strip
 
 
-def encode(picture: np.ndarray) -> bytes:
-    """The file of a picture uint8 (height, width), (height, width, 1) or (height, width, 3)."""
+def encode(picture: np.ndarray, *, compressed: bool = True) -> bytes:
+    """The file of a picture uint8 (height, width), (height, width, 1) or (height, width, 3).
+
+    One that is not ``compressed`` has a length that depends on the shape alone.
+    """
     height, width = picture.shape[:2]
     channels = picture.shape[2] if picture.ndim == 3 else 1
     rows = np.ascontiguousarray(picture).reshape(height, width * channels)
     # Each row begins with its filter: 0, none.
     filtered = np.concatenate([np.zeros((height, 1), np.uint8), rows], axis=1)
     header = struct.pack(">IIBBBBB", width, height, 8, 2 if channels == 3 else 0, 0, 0, 0)
-    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(filtered.tobytes(), 1)), (b"IEND", b""))
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(filtered.tobytes(), int(compressed))), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in chunks)
 
 

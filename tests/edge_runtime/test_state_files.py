@@ -17,7 +17,7 @@ import pytest
 
 from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.bundle.board_state import read_state
-from edgeveil.edge_runtime.bundle.index_seen import count_up, read_seen
+from edgeveil.edge_runtime.bundle.index_seen import count_up, read_offered, read_seen, write_offered
 from edgeveil.edge_runtime.bundle.trust_store import open_trust, update_policy
 from edgeveil.edge_runtime.errors import EdgeVeilError
 from edgeveil.edge_runtime.ext.ledger.book import Ledger, board_total, create
@@ -119,6 +119,9 @@ TABLE = [
         Kept(f"opt/{name}", lambda board: read_seen(str(board / "opt")), SAME, SAME, SAME)
         for name in ("index-seen.json", "index-seen-copy.json")
     ),
+    Kept(
+        "opt/index-offered.json", lambda board: read_offered(str(board / "opt")), NONE, NONE, NONE
+    ),  # it is shown alone
     Kept("opt/releases/current/bundle.veil", released, NONE, NONE, NONE),  # it is no release: recover undoes it
     Kept(f"opt/runtime/{SHA}/runtime.json", version, missing=NONE),
     Kept(f"opt/runtime/{SHA}/edgeveil-edge.pyz", gone_back),
@@ -148,6 +151,7 @@ def made(tmp_path_factory):
     releases.install(bundles.make_bundle(tmp_path / "made").path.read_bytes(), lambda *_: None)
     (trust.parent / "releases/current").symlink_to(str(releases.current))
     count_up(str(trust.parent))
+    write_offered(str(trust.parent), SHA)
     os.umask(umask)
     note = {"schema": 1, "bytes": 1, "version": 3, "name": "edge", "sha256": SHA}
     runtime = tmp_path / "opt/runtime" / SHA

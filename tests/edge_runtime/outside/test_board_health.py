@@ -9,7 +9,7 @@ import pytest
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
-from edgeveil.edge_runtime.outside import board_health, status
+from edgeveil.edge_runtime.outside import board_health, metrics
 from edgeveil.edge_runtime.outside.status import Status
 from tests.support import bundles
 
@@ -29,7 +29,8 @@ def lines(tmp_path, monkeypatch):
             (folder / "temp").write_text(temp + "\n")
         if throttled is not None:
             (tmp_path / "throttled").write_text(throttled + "\n")
-        return [*status.metrics({}, {}, {}, {}, board_health.board_gauges("ab12"))]
+        page = metrics.lines(metrics.samples({}, {}, {}, {}, board_health.board_gauges("ab12")))
+        return [line for line in page if line[0] != "#"]
 
     return made
 
@@ -78,5 +79,5 @@ def test_what_the_audit_found_is_said_of_a_release_that_was_audited_as_it_runs(t
     attack, chance = document["worst_adaptive"]["accuracy"], document["chance"]["prior"]
     said = gauges(example, {"artefact": "tflite-int8", "device": "cpu"})
     assert said == {"audit-attack": attack, "audit-chance": chance}
-    assert f"edgeveil_audit_attack {attack:g}" in [*status.metrics({}, {}, {}, said)]
+    assert f"edgeveil_audit_attack {attack:g}" in [*metrics.lines(metrics.samples({}, {}, {}, said))]
     assert gauges(example, {"artefact": "tflite-int8", "device": "edgetpu"}) == {}, "nobody audited it there"

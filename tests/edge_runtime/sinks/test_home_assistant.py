@@ -1,5 +1,7 @@
 """Home Assistant itself, behind a real broker, finds every entity and trigger that a stream has, with its state."""
 
+import base64
+import datetime
 import json
 import re
 import subprocess
@@ -7,6 +9,7 @@ import subprocess
 import pytest
 from jinja2 import Environment
 
+from edgeveil.edge_runtime.late_imports import decoded
 from edgeveil.edge_runtime.manifest.count import CountNoise, CountRules, Line, Zone
 from edgeveil.edge_runtime.sinks.count_report import CountReport
 from edgeveil.edge_runtime.sinks.mqtt import MqttSink
@@ -33,13 +36,15 @@ STATES = {
     "sensor.edgeveil_hall_door_state": "running",
     "sensor.edgeveil_hall_door_version": "hall 2026-11-21T12:00:00Z",
     "sensor.edgeveil_hall_door_attack": "unknown",  # nobody measured it
+    "image.edgeveil_hall_door_picture_0": "when it came",
+    "update.edgeveil_hall_door_update": "on",
 }
 
 
 def documents(rules=RULES, **facts):
     labels = Labels("hall/door", network_receivers.OUTPUTS, MANIFEST)
     told = {**about(MANIFEST, None, {}), **facts}
-    return dict(Discovery("hall/door", "homeassistant", labels, told, rules).documents())
+    return dict(Discovery("hall/door", "homeassistant", labels, told, rules, pictures=True).documents())
 
 
 def test_no_document_has_what_home_assistant_no_longer_takes():
@@ -95,7 +100,8 @@ def test_home_assistant_finds_all_of_it(tmp_path):
     (tmp_path / "config").mkdir()
     probe = ROOT / "tests/support/home_assistant/probe.py"
     words = [str(python), str(probe), str(tmp_path / "config"), str(broker.port), str(len(STATES))]
-    sink = MqttSink(f"mqtt://127.0.0.1:{broker.port}/hall/door", network_receivers.OUTPUTS, MANIFEST, {})
+    sink = MqttSink(f"mqtt://127.0.0.1:{broker.port}/hall/door?picture=1s", network_receivers.OUTPUTS, MANIFEST, {})
+    sink.releases("ab" * 32, "01" * 32)
     said = (tmp_path / "said").open("w")
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True) as process:
         try:
@@ -109,7 +115,17 @@ def test_home_assistant_finds_all_of_it(tmp_path):
             sink.close()
             broker.kill()
     assert first["flow"] == "create_entry"
-    assert first["states"] == STATES
+    came = first["states"].pop("image.edgeveil_hall_door_picture_0")
+    assert datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.fromisoformat(came) < datetime.timedelta(
+        0, 60
+    )
+    assert {**first["states"], "image.edgeveil_hall_door_picture_0": "when it came"} == STATES
+    assert len(set(decoded(base64.b64decode(first["picture"])).ravel().tolist())) == 1  # a frame of the stream
+    assert [first["update"][name] for name in ("installed_version", "latest_version", "title")] == [
+        "sha256:" + "ab" * 6,
+        "sha256:" + "01" * 6,
+        "hall",
+    ]
     assert len(first["unique"]) == len(STATES)
     assert first["device"] == ["hall/door", "hall", "2026-11-21T12:00:00Z"]
     assert first["triggers"] == ["degraded", "offline", "running", "spent"]

@@ -13,6 +13,8 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, PrivacyStop
 from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.late_imports import decoded
+from edgeveil.edge_runtime.sinks import http as http_sink
 from edgeveil.edge_runtime.sinks import open_sink, open_sinks, wire
 from tests.support import network_receivers
 
@@ -31,6 +33,7 @@ class Server:
     def __init__(self, *answers, protocol="HTTP/1.1", tls=None):
         outer = self
         self.records, self.documents, self.headers, self.answers = [], [], [], list(answers)
+        self.bodies = []
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = protocol
@@ -38,6 +41,7 @@ class Server:
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 outer.headers.append(dict(self.headers))
+                outer.bodies.append(body)
                 code = 204
                 if self.headers["Content-Type"].endswith("json"):
                     outer.documents.append(json.loads(body))
@@ -47,7 +51,7 @@ class Server:
                         self.connection.shutdown(socket.SHUT_RDWR)
                         self.close_connection = True
                         return
-                    if code == 204:
+                    if code == 204 and self.headers["Content-Type"] == http_sink.RECORD:
                         outer.records.append(FORM.decode(body))
                 self.send_response(code)
                 self.send_header("Content-Length", "0")
@@ -114,6 +118,46 @@ def test_https_checks_the_certificate_and_sends_the_authorization(tmp_path):
     sink.close()
     stranger.close()
     assert not any("tidings" in text for text in said)
+    server.close()
+
+
+def test_a_webhook_gets_json_alone_and_all_of_one_size():
+    server = Server()
+    sink = opened(f"http://127.0.0.1:{server.port}/hook?as=json")
+    for n in range(12):
+        sink.write(network_receivers.frame(n * 10**6))
+    assert network_receivers.eventually(lambda: len(server.documents) == 13)
+    sink.announce("degraded", 5)
+    assert network_receivers.eventually(lambda: len(server.documents) == 14)
+    sink.close()
+    assert {one["Content-Type"] for one in server.headers} == {"application/json"}
+    frames = [one for one in server.documents if one["kind"] == "edgeveil-frame"]
+    assert [one["tick"] for one in frames] == [n * 10**6 for n in range(12)]
+    assert frames[1]["outputs"]["frame"] == network_receivers.frame(10**6).outputs["frame"].tolist()
+    assert {one["names"]["label"] for one in frames} == {"empty"}
+    assert len({len(body) for body in server.bodies if b"edgeveil-frame" in body}) == 1
+    states = [one["state"] for one in server.documents if one["kind"] == "edgeveil-status"]
+    assert states == ["running", "degraded"]
+    server.close()
+
+
+@pytest.mark.parametrize("form", ["png", "jpeg"])
+def test_a_server_of_pictures_gets_pictures_alone(form):
+    server = Server()
+    sink = opened(f"http://127.0.0.1:{server.port}/?as={form}")
+    sink.write(network_receivers.frame(200))
+    assert network_receivers.eventually(lambda: len(server.bodies) == 1)
+    sink.announce("degraded", 5)
+    sink.write(network_receivers.frame(100, slot=2))
+    assert network_receivers.eventually(lambda: len(server.bodies) == 2)
+    sink.close()
+    assert {one["Content-Type"] for one in server.headers} == {"image/" + form}
+    assert [(one["X-EdgeVeil-Slot"], one["X-EdgeVeil-State"]) for one in server.headers] == [
+        ("0", "running"),
+        ("2", "degraded"),
+    ]
+    assert [int(decoded(body).mean()) for body in server.bodies] == [200, 100]
+    assert len(server.bodies[0]) == len(server.bodies[1])
     server.close()
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.late_imports import decoded
 from edgeveil.edge_runtime.sinks import open_sink, wire
 from tests.support import network_receivers, programs
 
@@ -68,6 +69,29 @@ def test_frames_format_status_and_labels_arrive(broker):
     ]
     assert counted(listener) == list(range(50))
     listener.close()
+
+
+def test_a_picture_of_each_slot_goes_out_by_the_clock_alone(broker):
+    listener = network_receivers.Listener(broker.port)
+    sink = mqtt(broker.port, "?picture=2s")
+    for n in range(50):  # a tenth of a second each
+        for slot in range(2):
+            sink.write(network_receivers.frame(n, slot))
+    assert network_receivers.eventually(lambda: len(counted(listener)) == 100)
+    for slot in range(2):
+        assert network_receivers.eventually(lambda slot=slot: len(listener.on(f"hall/door/picture/{slot}")) == 3)
+        pictures = [decoded(payload) for payload in listener.on(f"hall/door/picture/{slot}")]
+        assert [int(picture.mean()) for picture in pictures] == [0, 20, 40]
+    assert len({len(one) for slot in "01" for one in listener.on(f"hall/door/picture/{slot}")}) == 1
+    sink.releases("ab" * 32, "cd" * 32)
+    assert network_receivers.eventually(lambda: listener.on("hall/door/update") != [])
+    assert json.loads(listener.on("hall/door/update")[0])["latest_version"] == "sha256:" + "cd" * 6
+    late = network_receivers.Listener(broker.port)
+    assert network_receivers.eventually(lambda: late.on("hall/door/update") != [])
+    assert late.on("hall/door/picture/0") == []  # not retained: nobody could take it back
+    sink.close()
+    listener.close()
+    late.close()
 
 
 def test_home_assistant_is_told_what_there_is(broker):

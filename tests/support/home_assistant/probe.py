@@ -7,6 +7,7 @@ of EdgeVeil with a state, and once the stream is degraded. Then it waits for the
 """
 
 import asyncio
+import base64
 import json
 import logging
 import sys
@@ -50,6 +51,8 @@ async def main(folder, port, entities):
         fired.append(variables["trigger"]["payload"])
 
     await trigger.async_initialize_triggers(hass, chosen, act, "test", "test", logging.getLogger().log)
+    picture = hass.data["image"].get_entity(next(one for one in states(hass) if one.startswith("image.")))
+    update = hass.states.get(next(one for one in states(hass) if one.startswith("update.")))
     known = entity_registry.async_entries_for_device(entity_registry.async_get(hass), device.id)
     print(
         json.dumps(
@@ -59,6 +62,8 @@ async def main(folder, port, entities):
                 "states": states(hass),
                 "unique": sorted(one.unique_id for one in known),
                 "device": [device.name, device.model, device.sw_version],
+                "picture": base64.b64encode(await picture.async_image()).decode(),
+                "update": dict(update.attributes),
                 "triggers": sorted(one["type"] for one in mine),
             }
         ),

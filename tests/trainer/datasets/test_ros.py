@@ -329,9 +329,19 @@ def test_an_mcap_file_of_ours_is_read_back(tmp_path, kind):
     assert found.arrays["/x"].stacked().dtype == x.dtype
     assert found.columns["/y"].classes.tolist() == y.tolist()
     np.testing.assert_allclose(found.columns["time"].values, seconds)
-    for wrong in (x.astype("f8"), x[..., 0], x.reshape(6, -1)):
-        with pytest.raises(BadInput, match=r"MCAP takes pictures of 8 or 16 bits or float32; .*--out NAME.npz"):
+    for wrong in (x.astype("f8"), x[..., 0]):
+        with pytest.raises(BadInput, match=r"MCAP takes vectors, and pictures of 8 or 16 bits or float32; .*NAME.npz"):
             ros.write(str(tmp_path / "b.mcap"), iter(wrong), seconds, {"y": y})
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i2", "f4", "f8"])
+def test_vectors_in_an_mcap_file_of_ours_are_read_back(tmp_path, dtype):
+    x = np.random.default_rng(1).integers(0, 100, (5, 7)).astype(dtype)
+    ros.write(str(tmp_path / "a.mcap"), iter(x), np.arange(5) / 10, {"y": np.array(list("aabbb"))})
+    found = read_table("mcap", tmp_path / "a.mcap", x="/x")
+    (name,) = found.arrays
+    np.testing.assert_array_equal(found.arrays[name].stacked(), x)
+    assert found.columns["/y"].classes.tolist() == list("aabbb")
 
 
 @pytest.mark.parametrize("encoding", ["mono8", "rgb8", "bgr8", "32FC1", "16UC1", "yuv422"])

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.sinks.mcap import RosFile, X, is_picture
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.trainer.datasets.columns import Table, library
 from edgeveil.trainer.datasets.loaders import topics
@@ -129,41 +130,26 @@ def _database(file: Path) -> Iterator[Message]:
             yield Message(one.topic, time_ns, one.msgtype, partial(_ros, 2, one.msgtype, data))
 
 
-X = "/x"
-
-
 def write(path: str, samples: Iterable[np.ndarray], seconds: np.ndarray, labels: Mapping[str, np.ndarray]) -> None:
-    """An MCAP file of ROS 2: pictures (height, width, channels) at their ``seconds`` as sensor_msgs/Image of the topic
-    /x, and of each label (rows,), as std_msgs/String of /NAME, each value from where it begins.
+    """An MCAP file of ROS 2: pictures (height, width, channels) or vectors at their ``seconds`` as the topic /x, and
+    each label (rows,), as std_msgs/String of /NAME, each value from where it begins (``RosFile``).
 
-    Raises ``BadInput`` for samples that such a message does not take.
+    Raises ``BadInput`` for samples that are neither.
     """
-    writer_module, store = library("mcap.writer", "MCAP files", Ros.extra), typestore(2)
-    image, text = "sensor_msgs/msg/Image", "std_msgs/msg/String"
-    time = store.types["builtin_interfaces/msg/Time"]
+    library("mcap.writer", "MCAP files", Ros.extra)
     with Path(path).open("wb") as stream:
-        writer = writer_module.Writer(stream)
-        writer.start("ros2", "edgeveil")
-        schemas = {
-            kind: writer.register_schema(kind, "ros2msg", store.generate_msgdef(kind, ros_version=2)[0].encode())
-            for kind in (image, text)
-        }
-        channels = {name: writer.register_channel(f"/{name}", "cdr", schemas[text]) for name in labels}
-        pictures, last = writer.register_channel(X, "cdr", schemas[image]), dict[str, str]()
-
-        def add(channel: int, now: int, kind: str, **fields: Any) -> None:
-            data = store.serialize_cdr(store.types[kind](**fields), kind)
-            writer.add_message(channel, now, bytes(data), now)
-
+        file = RosFile(stream)
         for row, sample in enumerate(samples):
-            now = round(float(seconds[row]) * 1e9)
-            for name, channel in channels.items():
-                if last.get(name) != (value := str(labels[name][row])):
-                    last[name] = value
-                    add(channel, now, text, data=value)
-            stamp = time(sec=now // 10**9, nanosec=now % 10**9)
-            add(pictures, now, image, **topics.fields_of(sample, store.types["std_msgs/msg/Header"](stamp, X[1:])))
-        writer.finish()
+            now_ns = round(float(seconds[row]) * 1e9)
+            if sample.ndim > 1 and not is_picture(sample):
+                raise BadInput(
+                    "MCAP takes vectors, and pictures of 8 or 16 bits or float32; these are "
+                    f"{sample.dtype} {sample.shape}: --out NAME.npz."
+                )
+            for name in labels:
+                file.text(f"/{name}", now_ns, str(labels[name][row]))
+            file.array(X, now_ns, sample)
+        file.finish()
 
 
 def _unpacked(method: str, data: bytes) -> bytes:

@@ -163,19 +163,6 @@ def _picture(fields: Mapping[str, Any]) -> np.ndarray:
     return found[:, :, ::-1] if encoding in BLUE_FIRST else found
 
 
-def fields_of(picture: np.ndarray, header: Any) -> dict[str, Any]:
-    """The fields of a sensor_msgs/Image of (height, width, channels). Raises ``BadInput`` for what it does not take."""
-    shape, kind = picture.shape, picture.dtype.str[1:]
-    encoding = next((one for one, pair in ENCODINGS.items() if pair == (kind, shape[-1])), None)
-    if len(shape) != 3 or encoding is None:
-        raise BadInput(
-            f"MCAP takes pictures of 8 or 16 bits or float32; these are {picture.dtype} {shape}: --out NAME.npz."
-        )
-    data = np.ascontiguousarray(picture).reshape(-1).view(np.uint8)
-    size = {"height": shape[0], "width": shape[1], "step": len(data) // shape[0]}
-    return {"header": header, **size, "encoding": encoding, "is_bigendian": 0, "data": data}
-
-
 def _of_file(
     found: Iterable[Message], topic: str, unknown: Collection[str]
 ) -> tuple[list[tuple[int, dict[str, Any]]], dict[str, list[tuple[int, dict[str, Any]]]], list[float]]:
