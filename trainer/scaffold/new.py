@@ -47,7 +47,7 @@ def check(dataset: Dataset) -> None:
     total = f"{math.ceil(LEARN_ROWS * share)} rows" + (f" of {math.ceil(LEARN_UNITS * share)} {of}s" if of else "")
     raise BadInput(
         f"The audit needs at least {LEARN_ROWS} rows of {LEARN_UNITS} subjects or sessions to learn on, and "
-        f"the training slices have {len(rows)} rows{f' of {units} {of}s' if of else ''}: {total} in all would be enough."
+        f"the training slices have {len(rows)} rows{f' of {units} {of}s' if of else ''}: {total} in all are enough."
     )
 
 

@@ -250,11 +250,11 @@ def test_a_codebook_of_one_person_is_refused_at_once(tmp_path, monkeypatch):
 
 def test_too_few_people_for_any_adversary_are_refused_at_once(tmp_path):
     path = write_npz(tmp_path, z=np.arange(ROWS) % 2, subject=np.arange(ROWS) % 12)
-    with pytest.raises(BadInput, match=r"have 200 rows of 8 subjects: 90 rows of 15 subjects in all would be enough\."):
+    with pytest.raises(BadInput, match=r"have 200 rows of 8 subjects: 90 rows of 15 subjects in all are enough\."):
         new(path, tmp_path / "mine.toml")
     assert "rows of 8 subjects" in look(Given(f"npz:{path}")).wrong[0]
     few = write_npz(tmp_path, rows=60)
-    assert "have 40 rows: 90 rows in all would be enough." in look(Given(f"npz:{few}")).wrong[0]
+    assert "have 40 rows: 90 rows in all are enough." in look(Given(f"npz:{few}")).wrong[0]
 
 
 def test_a_z_that_follows_from_y_and_labels_that_are_no_classes_are_refused(tmp_path):
