@@ -103,7 +103,7 @@ def plan(
     if wanted.service and (steps or ledger or installed is None or not installed.serves(files)):
         # Its owner is one of the users that come with the service.
         steps += [WriteService(files, profile.service)] if files else []
-        steps += [*ledger, StartService()]
+        steps += [*ledger, StartService(back=bool(files) and installed is not None and installed.service)]
     elif StopService() in steps:
         steps.append(StartService())
     check_updates(facts, wanted, runs.device)
