@@ -171,6 +171,9 @@ def flash(
     new_ledger: Annotated[
         bool, typer.Option("--new-ledger", help="Make an empty ledger, and forget the epsilon that the board spent.")
     ] = False,
+    accept_leak: Annotated[
+        bool, typer.Option("--accept-leak", help="Even if the bundle's audit found that it leaks.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -187,6 +190,7 @@ def flash(
         "device": None if device is None else check_device(device),
         "again": again,
         "new_ledger": new_ledger or None,
+        "accept_leak": accept_leak or None,
     }
     wanted = replace(at.wanted, **{key: value for key, value in given.items() if value is not None})
     trust = trust or at.require("trust")
