@@ -15,14 +15,16 @@ from edgeveil.devices.flashing import sd_card
 from edgeveil.devices.flashing.board import Board, runtime_output
 from edgeveil.devices.flashing.flash import flash_target
 from edgeveil.devices.site import SiteBoard
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, reason
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, LimitNotMet, reason
 from edgeveil.edge_runtime.ext.ledger.book import board_total_text
 from edgeveil.edge_runtime.util.atomic import write_atomic
 
 WAITING, IN_PROGRESS = "waiting", "in progress"
 DONE, ALREADY, WOULD = "done", "already", "would"  # success; nothing to do; a dry run
 REFUSED, FAILED, NOT_TRIED = "refused", "failed", "not tried"
+NOT_WELL = "not well"  # the board answers, and its service does not run as it should
 WELL = (DONE, ALREADY, WOULD)
+UNSAID = "unsaid"
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,10 @@ def roll_out(
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:
-    """0 if all succeeded; 4 if a board or its connection failed; 2 if boards only refused."""
+    """0 if all succeeded; 4 if a board or its connection failed; 2 if boards refused; 3 if a service is not well."""
     states = {outcome.state for outcome in outcomes}
-    if FAILED in states:
-        return DeviceFailed.exit_code
-    return BadInput.exit_code if REFUSED in states else 0
+    codes = {FAILED: DeviceFailed.exit_code, REFUSED: BadInput.exit_code, NOT_WELL: LimitNotMet.exit_code}
+    return next((code for state, code in codes.items() if state in states), 0)
 
 
 class _Run:
@@ -225,13 +226,34 @@ def flash_work(bundle: Path, *, again: bool, dry_run: bool) -> Callable[[SiteBoa
 
 
 def read_status(board: SiteBoard, say: Say) -> tuple[str, str]:
-    """Work that asks a board what it runs."""
+    """Work that asks a board what it runs, and whether its service does."""
     with open_board(board, say) as opened:
         status = _status(opened)
+        ill = not_well(opened, status["service"])
     failed = f"; the last trial failed: {status['reason']}" if status["failed"] else ""
     text = f"runs {status['name']} {status['committed']!s:.12}, floor {status['floor']}{index_text(status['index'])}"
     text += status["spent"]
-    return DONE, text + failed
+    return (NOT_WELL, f"{ill}; {text}{failed}") if ill else (DONE, text + failed)
+
+
+def not_well(board: Board, service: Any) -> str:
+    """What is wrong with the service of a board, by its own status; empty where nothing is, or there is none.
+
+    ``service`` is that of its runtime's document, or ``UNSAID`` of an earlier one, which does not report it: then
+    systemd alone is asked.
+    """
+    if service == UNSAID:
+        if not board.has_service():
+            return ""
+        service = {"units": board.unit_states(), "ready": None}
+    if service is None:
+        return ""
+    try:
+        ill = [f"{unit} is {state}" for unit, state in sorted(service["units"].items()) if state != "active"]
+        ready = service["ready"]
+    except (TypeError, KeyError, AttributeError):
+        return "its status of the service is in a form that this version cannot read"
+    return ", ".join([*ill, *([f"/readyz: {ready}"] if ready not in (None, "ok") else [])])
 
 
 def index_text(index: Mapping[str, Any] | None) -> str:
@@ -267,15 +289,27 @@ def open_board(board: SiteBoard, say: Say) -> Board:
     return board.open(say)
 
 
-def _status(board: Board) -> Mapping[str, Any]:
+def board_document(board: Board) -> dict[str, Any]:
+    """The document that the runtime of a board prints of itself. Raises its own error, or ``DeviceFailed``."""
     printed = runtime_output(board.edge("status", "--root", board.root, "--json"))
     try:
         document = json.loads(printed)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise DeviceFailed(f"{board.transport.name} did not answer with its status. Flash it again.")
+    return document
+
+
+def _status(board: Board) -> Mapping[str, Any]:
+    document = board_document(board)
+    try:
         index = document.get("index")
         # Older runtimes do not report the index age.
         aged = index if isinstance(index, dict) and isinstance(index.get("age_s"), int) else None
         # An older one said nothing of what was spent.
         fields = {key: document[key] for key in ("name", "committed", "floor", "failed", "reason")}
-        return {**fields, "index": aged, "spent": spent_text(document.get("spent"))}
+        service = document.get("service", UNSAID)
+        return {**fields, "index": aged, "spent": spent_text(document.get("spent")), "service": service}
     except (ValueError, LookupError, TypeError):
         raise DeviceFailed(f"{board.transport.name} did not answer with its status. Flash it again.") from None

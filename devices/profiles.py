@@ -155,6 +155,7 @@ class Install(Table):
 
     ``packages`` are wheels of the public index, ``system`` packages of the board's own distribution, and ``vendor``
     what the user must get from a vendor. ``glibc`` is given where it is not that of the profile's system.
+    ``unavailable`` says why there is no interpreter for this Python, and what to do.
     """
 
     python: _Version
@@ -162,9 +163,12 @@ class Install(Table):
     packages: Annotated[tuple[_Pinned, ...], Field(strict=False), NO_REPEATS] = ()
     system: Texts = ()
     vendor: Texts = ()
+    unavailable: Text | None = None
 
     def text(self) -> str:
         """The recipe for people."""
+        if self.unavailable:
+            return f"Python {self.python}: {self.unavailable}"
         parts = [", ".join(self.packages)] if self.packages else []
         parts += [f"the board's own {', '.join(self.system)}"] if self.system else []
         parts += [f"from its vendor, by you: {', '.join(self.vendor)}"] if self.vendor else []
@@ -239,6 +243,10 @@ class Profile(Table):
         """What to install for that Python (the profile's own for None). Raises ``BadInput`` without a recipe for it."""
         wanted = python or self.python
         for install in self.install:
+            if install.python == wanted and install.unavailable:
+                raise BadInput(
+                    f"There is nothing to collect for {self.name} with Python {wanted}: {install.unavailable}."
+                )
             if install.python == wanted:
                 return install
         known = ", ".join(install.python for install in self.install) or "none"

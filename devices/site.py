@@ -56,6 +56,9 @@ class Settings(Table):
     accept_raw_on_network: bool = Field(
         default=Wanted.accept_raw_on_network, description="true where others may read the camera's pictures"
     )
+    accept_leak: bool = Field(
+        default=Wanted.accept_leak, description="true to flash a bundle whose audit found that it leaks"
+    )
     sinks: Texts = Field(default=(), description="a list of places, such as mqtts://broker/hall")
     device: Text | None = Field(default=None, description="what runs the model: cpu, edgetpu, ...")
     update: Text | None = Field(default=None, description="where newer releases are: https://... or dir:/FOLDER")
@@ -230,6 +233,7 @@ def _board(name: str, own: BoardTable, common: Settings, path: Path) -> SiteBoar
             device=board.device and check_device(board.device),
             update_from=board.update,
             accept_raw_on_network=board.accept_raw_on_network,
+            accept_leak=board.accept_leak,
         ),
         wheels=at(board.wheels),
         source_credentials=at(board.source_credentials),

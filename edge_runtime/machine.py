@@ -1,11 +1,12 @@
 """Facts of the machine that a figure was measured on: its kind and state, never its name."""
 
+import glob
 import os
 import platform
 import resource
 import sys
 import time
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
 
@@ -94,6 +95,33 @@ def machine_id() -> str:
 def board() -> Optional[str]:
     """The board's model, as its device tree has it; None where there is none."""
     return (_lines("/proc/device-tree/model") or [None])[0]
+
+
+# Of a Raspberry Pi's kernel; its place is another on a Pi 5 ("soc@107c000000"), and has changed between kernels.
+THROTTLED = ("/sys/devices/platform/soc*/*firmware/get_throttled", "/sys/devices/platform/*firmware/get_throttled")
+VOLTAGE = "/sys/class/hwmon/hwmon*/name"  # of the driver rpi_volt: under-voltage alone, for kernels without that file
+
+
+class Throttled(NamedTuple):
+    """The bits of ``vcgencmd get_throttled``; ``boot``: whether those of the time since the start are known."""
+
+    bits: int
+    boot: bool
+
+
+def pi_throttled() -> Optional[Throttled]:
+    """Whether a Raspberry Pi is throttled, by the file that is there; None where there is none, as on other boards."""
+    for pattern in THROTTLED:
+        for path in sorted(glob.glob(pattern)):
+            try:
+                return Throttled(int("".join(_lines(path)[:1]), 16), True)
+            except ValueError:
+                continue
+    for path in sorted(glob.glob(VOLTAGE)):
+        if _lines(path) == ["rpi_volt"]:
+            alarm = _lines(os.path.join(os.path.dirname(path), "in0_lcrit_alarm"))
+            return Throttled(int(alarm == ["1"]), False) if alarm else None
+    return None
 
 
 def facts() -> Dict[str, Any]:

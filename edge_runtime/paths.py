@@ -10,6 +10,7 @@ from typing import Optional
 
 ROOT = "/opt/edgeveil"
 SYSTEMD = "/run/systemd/system"
+UNITS = "/etc/systemd/system"
 DEFAULT_PATH = "/etc/edgeveil/edge.json"
 CAMERA_PATH = "/etc/edgeveil/camera.json"  # its address with credentials, for the process that fetches alone
 ENGINES = "/var/cache/edgeveil-engines"  # CacheDirectory= of the inside's unit

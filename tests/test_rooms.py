@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        90_273,
+        90_628,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -44,11 +44,12 @@ BUDGETS = {
         "a recipe that recipe new has seen a run of; 1,380 data in HDF5, TFRecord, WebDataset, Hugging Face datasets, "
         "MCAP and rosbags; 660 data larger than memory, and several devices; 60 the memory that a board has; 130 "
         "counts that are enough in one place, and the default way on more data; 480 what a source and its sinks need, "
-        "asked of the board before its first change.",
+        "asked of the board before its first change; 240 settings that come back, services that are not well, "
+        "and bundles that leak; 50 systems without an interpreter, and a Pi 5's throttling.",
     ),
-    "spine lines": Budget(80_968, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(81_323, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
-        450,
+        451,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of the fitting of networks, 9 of formats and "
@@ -66,7 +67,7 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        78_876,
+        79_211,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "

@@ -381,6 +381,7 @@ def _edgeveil(root: str) -> Optional[Dict[str, Any]]:
     service = _service(root)
     files = [_named(path, service) for path in SERVICE_FILES]
     site = os.path.join(root, "site")
+    line = (_text(os.path.join(folder, "root.pub")) or "").split()
     makers = payload["roles"]["maker"] if "roles" in payload else payload  # schema 2, schema 1
     return {
         "committed": (state or {}).get("committed"),
@@ -388,7 +389,9 @@ def _edgeveil(root: str) -> Optional[Dict[str, Any]]:
         "spent": (state or {}).get("spent", 0),
         "failed": (state or {}).get("failed", {}),
         "floor": max((state or {}).get("floor", 0), payload.get("security_version", 0)),
-        "root_key": ((_text(os.path.join(folder, "root.pub")) or "").split() + ["", ""])[1] or None,
+        "root_key": (line + ["", ""])[1] or None,
+        "development": line[3:4] == ["development"],
+        "policy": any(os.path.exists(os.path.join(folder, one)) for one in ("policy.json", "policy-signed.json")),
         "trust_version": payload.get("version", 0),
         "keys": [entry["key"] for entry in makers.get("keys", [])],
         "revoked": payload.get("revoked", []),

@@ -73,6 +73,10 @@ class Board:
         """Send a program of ``devices/agents`` and run it, as root if possible."""
         return self.run([*self.python(), "-", *arguments], data=read_agent(name), timeout_s=timeout_s)
 
+    def run_root_agent(self, name: str, *arguments: str, timeout_s: float = 120) -> Completed:
+        """The same as root, by sudo."""
+        return self.sudo.run([*self.python(), "-", *arguments], data=read_agent(name), timeout_s=timeout_s)
+
     def python(self, site: str | None = None) -> list[str]:
         """The command that starts Python there, with what its libraries need, and wheels at ``site``."""
         words = dict(self.environment)
@@ -93,10 +97,14 @@ class Board:
 
         Raises ``DeviceFailed`` if that fails.
         """
+        command = ["systemctl", what, *self.units(what)]
+        check(self.sudo.run(command, timeout_s=START_S + open_limit_s(device)), f"systemctl {what}")
+
+    def units(self, what: str) -> list[str]:
+        """The units that systemctl is given to ``start``, ``stop`` or ``restart`` the service."""
         # The recover unit, which prepares the sockets' folder, keeps running; a restart runs it again for new units.
         first = {"stop": service.UNITS[-2:], "restart": [service.RECOVER, service.MAIN]}.get(what, [service.MAIN])
-        units = [named(unit, self.service) for unit in first]
-        check(self.sudo.run(["systemctl", what, *units], timeout_s=START_S + open_limit_s(device)), f"systemctl {what}")
+        return [named(unit, self.service) for unit in first]
 
     def logs(self, lines: int) -> bytes:
         """The last lines of the service units' logs. Raises ``DeviceFailed``."""
@@ -106,6 +114,13 @@ class Board:
     def has_service(self) -> bool:
         """Whether a flash has installed the service there."""
         return self.transport.run(["test", "-e", service.UNIT_FOLDER + named(service.MAIN, self.service)]).code == 0
+
+    def unit_states(self) -> dict[str, str]:
+        """Each unit that sends or perturbs, with its state as systemctl is-active has it."""
+        units = [named(unit, self.service) for unit in service.UNITS[-2:]]
+        return {
+            u: self.transport.run(["systemctl", "is-active", u]).out.decode("utf-8", "replace").strip() for u in units
+        }
 
     def place(self, data: bytes, path: str, mode: str, owner: Sequence[str] = ()) -> None:
         """Upload a file as the user, then install it as root."""

@@ -22,7 +22,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from edgeveil.devices.flashing import needs, sd_card, service_files
 from edgeveil.devices.flashing.placement import compiled_artefact, possible_artefacts
-from edgeveil.devices.flashing.plan import ServiceFiles
+from edgeveil.devices.flashing.plan import ServiceFiles, check_leak
 from edgeveil.devices.flashing.records import BundleFacts, Refused, TrustFacts, Wanted, Wheels
 from edgeveil.devices.flashing.steps import (
     Flashed,
@@ -264,6 +264,7 @@ def plan_card(
     """
     if trust is None:
         raise Refused("no-trust", "A card needs the board's trust: give the folder of edgeveil trust init.")
+    check_leak(bundle, trust, wanted)
     artefact = possible_artefacts(bundle, profile)[0] if bundle.artefacts else NO_MODEL
     device = wanted.device or CPU
     backends = [backend for backend in profile.backends if backend.device == device]

@@ -217,10 +217,15 @@ def _refuse_interpreters(facts: Facts, profile: Profile, possible: list[str], wh
         came += f", and the wheels given are for {wheels.architecture} and Python {wheels.python}, not for " + (
             f"{facts.architecture} and {facts.python}"
         )
+    version = ".".join(facts.python.split(".")[:2])
+    unavailable = next((one.unavailable for one in profile.install if one.python == version), None)
+    more = "" if version == profile.python else f" --python {version}"
+    cure = (
+        f"Collect its wheels with edgeveil board wheels {profile.name}{more} --out DIR and give them with --wheels DIR"
+    )
+    cure = f"{unavailable[:1].upper()}{unavailable[1:]}" if unavailable else cure
     raise Refused(
-        "no-interpreter",
-        f"An interpreter was expected on the board ({' or '.join(wanted)}); {came}. Collect its wheels with "
-        f"edgeveil board wheels {profile.name} --out DIR and give them with --wheels DIR.",
+        "no-interpreter", f"An interpreter was expected on the board ({' or '.join(wanted)}); {came}. {cure}."
     )
 
 

@@ -74,6 +74,7 @@ def plan(
     check_systemd(facts, wanted)
     trusted = trust_in_force(installed, trust, wanted, first)
     check_trust(bundle, trusted)
+    check_leak(bundle, trusted if first or installed is None else installed, wanted)
     runs = place(facts, bundle, profile, wanted, wheels, settings_kept=wanted.keeps_settings(facts))
     steps: list[Step] = [TrustKeys(trusted)] if first else []
     if runs.needs_wheels and wheels is not None and not (installed and wheels.name in installed.wheels):
@@ -103,7 +104,7 @@ def plan(
     if wanted.service and (steps or ledger or installed is None or not installed.serves(files)):
         # Its owner is one of the users that come with the service.
         steps += [WriteService(files, profile.service)] if files else []
-        steps += [*ledger, StartService()]
+        steps += [*ledger, StartService(back=bool(files) and installed is not None and installed.service)]
     elif StopService() in steps:
         steps.append(StartService())
     check_updates(facts, wanted, runs.device)
@@ -191,6 +192,17 @@ def check_trust(bundle: BundleFacts, trust: TrustFacts) -> None:
             "rolled-back",
             f"The bundle has security version {bundle.security_version}; this board takes {trust.security_version} or "
             "later. Use a newer bundle.",
+        )
+
+
+def check_leak(bundle: BundleFacts, there: TrustFacts | Installed, wanted: Wanted) -> None:
+    """A bundle that leaks is taken on request, by an owner's policy that lets it pass, or on a throw-away root key."""
+    if bundle.leaks and not (wanted.accept_leak or there.policy or there.development):
+        raise Refused(
+            "leaks",
+            f"The audit of {bundle.name} found that it leaks (edgeveil bundle card shows what). Take another one; or, "
+            "if you know what it leaks, give --accept-leak (accept_leak in boards.toml), or a policy.json in the trust "
+            "folder that says what bundles must hide.",
         )
 
 

@@ -93,6 +93,8 @@ def _wheels(profile: Profile, recipe: Install | None, version: str) -> str:
         known = ", ".join(one.python for one in profile.install) or "none"
         cure = "use that system, or --with of edgeveil board wheels"
         return f"no recipe for Python {version} (there is one for {known}): {cure}"
+    if recipe.unavailable:
+        return recipe.unavailable
     if not recipe.packages:
         return f"sudo apt-get install {' '.join(recipe.system)}"
     more = "" if version == profile.python else f" --python {version}"

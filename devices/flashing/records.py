@@ -8,6 +8,8 @@ from typing import Any
 
 from edgeveil.devices.transports.base import digest
 from edgeveil.edge_runtime import camera_address, late_imports
+from edgeveil.edge_runtime.bundle.policy import LEAK, POLICY_FILE
+from edgeveil.edge_runtime.bundle.trust_store import SIGNED_POLICY_FILE
 from edgeveil.edge_runtime.config import TRIAL_FRAMES
 from edgeveil.edge_runtime.errors import BadInput, shown
 from edgeveil.edge_runtime.kinds import SOURCES, fact_of, needs_daemon
@@ -70,6 +72,8 @@ class Installed:
     failed: Mapping[str, int] = field(default_factory=dict)  # manifest hash -> failed trials of that release
     ledger: str = ""  # the identity of the ledger that it counts in, there or not
     spent: int = 0  # the 1e-6 epsilon in it at the last start
+    development: bool = False  # whether its root key is marked as a throw-away one
+    policy: bool = False  # whether it has the owner's policy
     unfinished: bool = False  # whether a flash ended before it had restarted the service
 
     def serves(self, files: Mapping[str, bytes]) -> bool:
@@ -172,6 +176,7 @@ class BundleFacts:
     development: bool = False
     artefacts: tuple[str, ...] = ()
     spends: bool = False  # whether it promises an epsilon, which a ledger counts
+    leaks: bool = False  # whether that is its audit's verdict
     unheld: bool = False  # whether each reading has a code of its own (edge_runtime.manifest.outlets)
     data: bytes = field(default=b"", repr=False)
     runtime: bytes = field(default=b"", repr=False)  # this toolkit's zipapp, for a board that has none
@@ -188,6 +193,12 @@ class TrustFacts:
     security_version: int = 0
     audience: str = ""
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)  # root.pub, trust.json, policy.json
+    development: bool = False  # whether its root key is marked as a throw-away one
+
+    @property
+    def policy(self) -> bool:
+        """Whether the owner says what a bundle must hide."""
+        return POLICY_FILE in self.files or SIGNED_POLICY_FILE in self.files
 
 
 @dataclass(frozen=True)
@@ -228,6 +239,7 @@ class Wanted:
     update_from: str | None = None
     device: str | None = None
     accept_raw_on_network: bool = False
+    accept_leak: bool = False  # whether the owner knows that the bundle leaks
     new_ledger: bool = False  # whether the owner forgets what the board's ledger counted
 
     @property
@@ -239,7 +251,8 @@ class Wanted:
     def notes_on(self, bundle: BundleFacts) -> tuple[str, ...]:
         """The same, and what the bundle reveals of the source."""
         live = fact_of(SOURCES, self.source or "", "live")
-        return (*self.notes, *((outlets.UNHELD,) if bundle.unheld and live else ()))
+        leak = (f"{bundle.name}: {LEAK}",) if bundle.leaks else ()
+        return (*self.notes, *leak, *((outlets.UNHELD,) if bundle.unheld and live else ()))
 
     @property
     def trial_source(self) -> str | None:

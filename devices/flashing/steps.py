@@ -5,9 +5,10 @@ Every decision was made before, in ``plan``.
 
 from __future__ import annotations
 
+import json
 import posixpath
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from edgeveil.devices.agents import read_agent
@@ -18,6 +19,7 @@ from edgeveil.devices.flashing.service_files import CONFIG
 from edgeveil.devices.profiles import Service
 from edgeveil.devices.transports.base import Progress, check, digest
 from edgeveil.edge_runtime.device import CPU, open_limit_s
+from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.paths import CAMERA_PATH, LEDGER, named
 
 UNFINISHED = "unfinished"  # in EdgeVeil's folder, from the first change to the end of the service's restart
@@ -113,9 +115,10 @@ class MakeLedger:
 
 @dataclass(frozen=True)
 class StartService:
-    """Start or restart the service."""
+    """Start or restart the service. ``back``: there are settings before, which come back where that fails."""
 
     kind: ClassVar[str] = "start"
+    back: bool = field(default=False, compare=False)
 
 
 Step = TrustKeys | UnpackWheels | PushBundle | StopService | InstallRelease | WriteService | MakeLedger | StartService
@@ -194,7 +197,8 @@ def _text(step: Step) -> str:
             new = "set the ledger aside and " if step.anew else ""
             return f"{new}make an empty ledger, {step.place}, which counts the epsilon that is spent"
         case StartService():
-            return "start the service, and wait until it sends something new"
+            back = "; back to the settings before if that fails" if step.back else ""
+            return "start the service, and wait until it sends something new" + back
 
 
 def execute(plan: Plan, board: Board, progress: Progress = lambda *_: None) -> None:
@@ -246,7 +250,10 @@ def _execute(step: Step, board: Board, device: str, progress: Progress) -> None:
                 for user, command in service_files.user_commands(owner, files).items():
                     if board.sudo.run(["id", "-u", user]).code:
                         check(board.sudo.run(command), f"Making the user {user}")
-            if stale := service_files.left_over(files, owner.name):
+            stale = service_files.left_over(files, owner.name)
+            first = sorted([*files, *stale], key=lambda path: (path != named(CONFIG, owner.name), path))
+            check(board.run_root_agent("try_settings", "keep", _kept(board), *first), "Keeping the settings before")
+            if stale:
                 check(board.sudo.run(["rm", "-f", *stale]), "Removing the unit of an earlier camera")
             groups = service_files.groups(owner)
             for path, data in sorted(files.items()):
@@ -259,7 +266,33 @@ def _execute(step: Step, board: Board, device: str, progress: Progress) -> None:
             if anew:
                 runtime_output(board.edge("recover", "--new-ledger", "--root", board.root))
         case StartService():
-            board.control("restart", device)
+            _start(board, device)
+
+
+def _kept(board: Board) -> str:
+    """Where the settings before lie until the service is ready with the new ones."""
+    return posixpath.join(board.root, UNFINISHED, "settings")
+
+
+def _start(board: Board, device: str) -> None:
+    """Restart the service; ``DeviceFailed`` where it is not ready in its time, by then with its settings before."""
+    units, limit_s = board.units("restart"), 2 * (START_S + open_limit_s(device))
+    done = board.run_root_agent("try_settings", "restart", _kept(board), *units, timeout_s=limit_s)
+    if done.code == 0:
+        return
+    try:
+        document = json.loads(done.out)
+        lines, back, runs = [str(line) for line in document["lines"]], document["back"], document["runs"]
+    except (ValueError, LookupError, TypeError):
+        raise DeviceFailed(f"Starting the service failed with code {done.code}: {done.last_line()}") from None
+    for line in lines:
+        board.say(f"  {line}")
+    then = "It runs with the settings before again" if runs else "The settings before are back; it does not run" * back
+    last = f" ({lines[-1][:300]})" if lines else ""
+    raise DeviceFailed(
+        f"The service was not ready in its time{last}. {then or 'It does not run'}: see edgeveil board logs, cure "
+        "that, and flash again."
+    )
 
 
 def make_ledger(board: Board, place: str, user: str, *, anew: bool = False) -> None:

@@ -20,7 +20,7 @@ from edgeveil.devices.flashing.records import BundleFacts, TrustFacts, Wheels
 from edgeveil.devices.profiles import Install, Profile
 from edgeveil.devices.transports.base import digest
 from edgeveil.devices.zipapp import zipapp_bytes
-from edgeveil.edge_runtime.bundle.policy import POLICY_FILE, Policy, open_policy
+from edgeveil.edge_runtime.bundle.policy import POLICY_FILE, Policy, leaks, open_policy
 from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle, read_file
 from edgeveil.edge_runtime.bundle.trust_file import read_trust_file
 from edgeveil.edge_runtime.bundle.trust_store import ROOT_KEY, SIGNED_POLICY_FILE, TRUST_FILE, open_trust, read_part
@@ -290,6 +290,7 @@ def read_inputs(bundle: Path, profile: str | Profile, trust: Path, wheels: Path 
         artefacts=tuple(name for name in manifest.preference if name in variants),
         data=data,
         spends=manifest.spending is not None or (manifest.counts is not None and manifest.counts.noise is not None),
+        leaks=leaks(opened.audit),
         unheld=outlets.unheld(manifest.document["stages"], manifest.document.get("stream")),
         # Not the bundle's own: what runs as root is this toolkit's, which its owner chose, not a signing key's.
         runtime=zipapp_bytes(),
@@ -316,4 +317,6 @@ def owners_trust(folder: Path) -> TrustFacts | None:
     keys = tuple(key.key for key in file.keys if key.key not in file.revoked)
     if not keys:
         raise BadInput(f"{folder / TRUST_FILE} names no key that may sign: add one first (edgeveil trust add).")
-    return TrustFacts(root.key, file.version, keys, tuple(file.revoked), file.security_version, file.audience, files)
+    return TrustFacts(
+        root.key, file.version, keys, tuple(file.revoked), file.security_version, file.audience, files, root.development
+    )

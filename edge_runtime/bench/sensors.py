@@ -16,6 +16,7 @@ import subprocess
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from edgeveil.edge_runtime.errors import BadInput, written_text
+from edgeveil.edge_runtime.machine import pi_throttled
 from edgeveil.edge_runtime.util import filesystem
 
 NAMES = (
@@ -25,6 +26,7 @@ NAMES = (
 )
 SAMPLED = NAMES[:7]
 ZONES = "/sys/class/thermal"
+VCGENCMD = "!vcgencmd get_throttled"  # in the profiles of Raspberry Pis
 MOST_SAMPLES = 3600
 LEAST_CLOCK = 0.9  # of the highest clock in the run: below, the board has throttled
 # vcgencmd get_throttled, its current state: under-voltage, frequency capped, throttled, soft temperature limit.
@@ -118,7 +120,9 @@ def read(place: str, run: Callable[..., bytes] = subprocess.check_output) -> Opt
         else:
             data = filesystem.read_strict(os.path.expanduser(place), 4096, links=True) or b""  # a pipe would hold it up
     except (OSError, subprocess.SubprocessError, ValueError):
-        return None
+        # Ubuntu's image for a Pi has no vcgencmd.
+        found = pi_throttled() if place == VCGENCMD else None
+        return None if found is None else "throttled={:#x}".format(found.bits)
     return data.decode("utf-8", "replace").strip() or None
 
 

@@ -71,6 +71,14 @@ IDENTITY_ALLOWED = (
 )
 
 
+LEAK = "its audit found that it leaks; its privacy card says what"
+
+
+def leaks(audit: Optional[Mapping[str, Any]]) -> bool:
+    """Whether the verdict of a bundle's checked audit document is *leaks*."""
+    return ((audit or {}).get("verdict") or {}).get("word") == LEAKS
+
+
 def announce(bundle: Any, artefact: str = "", device: str = CPU, audited: bool = True) -> None:
     """Write the warnings about a bundle to stderr: its key, what is not checked, its audit on this ``device``."""
     name = bundle.manifest.name
@@ -85,8 +93,8 @@ def announce(bundle: Any, artefact: str = "", device: str = CPU, audited: bool =
         sys.stderr.write("note: {} was not audited: no one has measured what it leaks\n".format(name))
     elif device != CPU and not audited:
         sys.stderr.write("note: {}\n".format(NOT_AUDITED_ON.format(artefact=artefact, device=device)))
-    elif ((bundle.audit or {}).get("verdict") or {}).get("word") == LEAKS:
-        sys.stderr.write("note: {}: its audit found that it leaks; its privacy card says what\n".format(name))
+    elif leaks(bundle.audit):
+        sys.stderr.write("note: {}: {}\n".format(name, LEAK))
 
 
 # What the owner of a device demands of every bundle, whichever key signed it: ``policy.json``, next to ``trust.json``.

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Iterator, Optional
 
 from edgeveil.edge_runtime import paths
 from edgeveil.edge_runtime.cli import options
@@ -292,22 +292,35 @@ def roll_back(root: str) -> None:
 
 
 def _status(arguments: argparse.Namespace) -> None:
-    import json
-
-    from edgeveil.edge_runtime import ext
+    from edgeveil.edge_runtime.outside.status import service_state
     from edgeveil.edge_runtime.releases.runtimes import status
 
-    document = status(arguments.root)
-    if arguments.json:
-        sys.stdout.write(json.dumps(document, sort_keys=True) + "\n")
-        return
+    document = dict(status(arguments.root), service=service_state(arguments.root))
+    options.print_document(document, status_lines, as_json=arguments.json)
+
+
+def status_lines(document: Dict[str, Any]) -> Iterator[str]:
+    """The lines that show a board's status to people; an earlier runtime's document has fewer fields."""
+    from edgeveil.edge_runtime import ext
+
     for name in ("committed", "name", "previous", "floor", "reason", "runtime"):
-        value = document[name]
-        sys.stdout.write("{}: {}\n".format(name, "none" if value in (None, "") else shown(value)))
-    sys.stdout.write("index: {}\n".format(_index_text(document["index"])))
-    sys.stdout.write("spent: {}\n".format(ext.book.board_total_text(document["spent"])))
+        value = document.get(name)
+        yield "{}: {}".format(name, "none" if value in (None, "") else value)
+    if "service" in document:
+        yield "service: " + _service_text(document["service"])
+    if "index" in document:
+        yield "index: " + _index_text(document["index"])
+    if "spent" in document:
+        yield "spent: " + ext.book.board_total_text(document["spent"])
     for sha, count in document["failed"].items():
-        sys.stdout.write("  failed: {} x {}\n".format(count, sha))
+        yield "  failed: {} x {}".format(count, sha)
+
+
+def _service_text(service: Optional[Dict[str, Any]]) -> str:
+    if service is None:
+        return "none"
+    units = ", ".join("{} {}".format(name, state) for name, state in sorted(service["units"].items()))
+    return units if service["ready"] is None else "{}; ready: {}".format(units, service["ready"])
 
 
 def _index_text(index: Any) -> str:

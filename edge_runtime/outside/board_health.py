@@ -6,8 +6,9 @@ import socket
 import threading
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional
 
+from edgeveil.edge_runtime.machine import pi_throttled
+
 ZONES = "/sys/class/thermal"
-THROTTLED = "/sys/devices/platform/soc/soc:firmware/get_throttled"  # a Raspberry Pi's kernel: vcgencmd needs a device
 PLACES = ("/", os.environ.get("STATE_DIRECTORY", "/var/lib/edgeveil"))  # which systemd names to a service
 
 
@@ -26,10 +27,11 @@ def board_gauges(release: str) -> Iterator[Gauge]:
         kind, value = (_text(os.path.join(ZONES, name, part)) for part in ("type", "temp"))
         if kind and value and value.lstrip("-").isdigit():
             yield Gauge("board-temperature-celsius", int(value) / 1e3, {"zone": kind})
-    bits = _hexadecimal(_text(THROTTLED))
-    if bits is not None:
-        yield Gauge("board-throttled", float(bool(bits & 0xF)), {"since": "now"})
-        yield Gauge("board-throttled", float(bool(bits & 0xF0000)), {"since": "boot"})
+    throttled = pi_throttled()  # vcgencmd needs a device
+    if throttled is not None:
+        yield Gauge("board-throttled", float(bool(throttled.bits & 0xF)), {"since": "now"})
+        if throttled.boot:
+            yield Gauge("board-throttled", float(bool(throttled.bits & 0xF0000)), {"since": "boot"})
     seen: List[int] = []
     for place in PLACES:
         try:
@@ -53,13 +55,6 @@ def _text(path: str) -> Optional[str]:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(200).strip()
     except OSError:  # a sensor that is off says so by an error
-        return None
-
-
-def _hexadecimal(text: Optional[str]) -> Optional[int]:
-    try:
-        return None if text is None else int(text, 16)
-    except ValueError:
         return None
 
 

@@ -1,12 +1,16 @@
 """The state of a service, for its log and its health pages."""
 
 import collections
+import http.client
 import itertools
 import json
+import os
+import subprocess
 import sys
 import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+from edgeveil.edge_runtime import config, paths
 from edgeveil.edge_runtime.bundle.policy import IDENTITY_ALLOWED, NOT_AUDITED_ON, announce
 from edgeveil.edge_runtime.camera_address import is_private
 from edgeveil.edge_runtime.device import CPU
@@ -80,6 +84,9 @@ def _word(value: Any) -> str:
 _TEXT, _METRICS = "text/plain; charset=utf-8", "text/plain; version=0.0.4; charset=utf-8"
 
 
+READY_S = 5.0  # the most that /readyz may take to answer
+
+
 class Place(NamedTuple):
     """Where the pages are served; ``token`` is None where they are for this device alone."""
 
@@ -122,6 +129,51 @@ class HealthPages(PageServer):
         answer = (404, _TEXT, "expected one of " + " ".join(_PAGES) + "\n")
         code, kind, text = page(self._state) if page else answer
         return Answer(kind, text.encode("utf-8"), code)
+
+
+def service_state(root: str) -> Optional[Dict[str, Any]]:
+    """What systemd and the pages say of the service of ``root``; None where none is installed.
+
+    ``units`` maps each unit to its state, ``ready`` is "ok" or what /readyz or nothing answered, None where the pages
+    are off or the settings cannot be read; ``well``: all units are active, and nothing else than "ok" was answered.
+    """
+    service = paths.service_of(root)
+    parts = ["{}{}.service".format(service, part) for part in ("", "-inside", "-camera")]
+    parts = [part for part in parts if os.path.exists(os.path.join(paths.UNITS, part))]
+    if not parts:
+        return None
+    units = {part: _unit_state(part) for part in parts}
+    try:
+        place = place_of(config.read(paths.named(paths.DEFAULT_PATH, service)).get("health", "127.0.0.1:9464"))
+    except BadInput:
+        place = None  # of another user, or a token that is not this user's
+    ready = None if place is None else _readyz(place)
+    well = set(units.values()) == {"active"} and ready in ("ok", None)
+    return {"name": service, "units": units, "ready": ready, "well": well}
+
+
+def _unit_state(unit: str) -> str:
+    command = ["systemctl", "is-active", unit]
+    try:
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)  # noqa: S603 - ours
+        return child.communicate()[0].decode("utf-8", "replace").strip() or "unknown"
+    except OSError:
+        return "unknown"
+
+
+def _readyz(place: Place) -> str:
+    """The first line of the page, or why there is none."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(place.host, place.host)  # noqa: S104 - asked, not bound
+    connection = http.client.HTTPConnection(host, place.port, timeout=READY_S)
+    try:
+        connection.request("GET", "/readyz", headers={"Authorization": "Bearer " + place.token} if place.token else {})
+        answer = connection.getresponse()
+        text = answer.read(1024).decode("utf-8", "replace").strip().splitlines()[:1]
+        return (text or ["no text"])[0] if answer.status in (200, 503) else "answer {}".format(answer.status)
+    except (OSError, http.client.HTTPException):
+        return "no answer at {}:{}".format(host, place.port)
+    finally:
+        connection.close()
 
 
 def place_of(text: str) -> Optional[Place]:

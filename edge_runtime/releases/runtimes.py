@@ -26,6 +26,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 from edgeveil.edge_runtime import config, ext, paths
 from edgeveil.edge_runtime.bundle.archive import read_archive
 from edgeveil.edge_runtime.bundle.index_seen import index_seen
+from edgeveil.edge_runtime.bundle.policy import LEAK, leaks
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.bundle.trust_file import ROOT, RUNTIME, Trust
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
@@ -296,6 +297,8 @@ def trial(
     words = ["--frames", str(frames)] + (["--device", device] if device != CPU else [])
 
     def run(folder: str, bundle: Bundle) -> None:
+        if leaks(bundle.audit):
+            say("note: {}: {}".format(bundle.manifest.name, LEAK))
         command, environment = _installed_runtime(root)
         place = os.path.join(os.path.realpath(folder), BUNDLE)
         more = ["--source", source] if source else []

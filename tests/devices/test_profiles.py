@@ -5,6 +5,8 @@ import tomllib
 
 from edgeveil.devices import profiles
 from edgeveil.devices.flashing.placement import within
+from edgeveil.devices.flashing.readiness import findings
+from edgeveil.devices.flashing.records import Facts
 from edgeveil.edge_runtime.errors import BadInput
 from tests.support.checkout import ROOT
 
@@ -31,6 +33,10 @@ ops = { CONV_2D = 5 }
 
 def parse(text):
     return profiles.parse(tomllib.loads(text), source="my-board.toml")
+
+
+PIS = ["raspberry-pi-cpu", "raspberry-pi5"]
+HAILOS = ["raspberry-pi5-hailo8", "raspberry-pi5-hailo8l"]
 
 
 def test_the_boards_that_ship():
@@ -70,10 +76,36 @@ def test_every_shipped_profile_is_sound(name):
         for package, version in (one.split("==") for one in install.packages):
             backends = [b for b in profile.backends if b.name == package]
             assert package == "numpy" or any(within(version, b.versions) for b in backends)
-        assert any(one.startswith(("numpy", "python3-numpy")) for one in (*install.packages, *install.system))
+        brings = any(one.startswith(("numpy", "python3-numpy")) for one in (*install.packages, *install.system))
+        assert brings or install.unavailable
     text = profile.text()
     assert profile.title in text
     assert all(fact in text for fact in profile.unchecked)
+
+
+@pytest.mark.parametrize(
+    ("system", "python", "names"),
+    [
+        ("Raspberry Pi OS 12", "3.11", PIS + HAILOS),
+        ("Debian 13, Raspberry Pi OS 13", "3.13", [*PIS, *HAILOS, "intel-n100", "rockchip-rk3588", "workstation"]),
+        ("Ubuntu 24.04", "3.12", [*PIS, "intel-n100", "intel-core-ultra", "rockchip-rk3588", "workstation"]),
+        ("Ubuntu 26.04", "3.14", [*PIS, "intel-n100", "intel-core-ultra", "workstation"]),
+        ("JetPack 7", "3.12", ["jetson-orin-nano"]),
+    ],
+)
+def test_systems_that_are_sold_now_have_a_recipe(system, python, names):
+    for name in names:
+        assert profiles.load(name).recipe(python).packages, (system, name)
+
+
+def test_a_system_that_no_interpreter_is_for_says_so_everywhere():
+    pi = profiles.load("raspberry-pi-cpu-32")
+    assert "Python 3.13: no interpreter has a wheel for 32-bit ARM" in pi.text()
+    with pytest.raises(BadInput, match=r"nothing to collect for raspberry-pi-cpu-32 with Python 3\.13: no interpreter"):
+        pi.recipe("3.13")
+    facts = Facts("armv7l", "3.13.5", 10**10, False, True, True, interpreters={"numpy": "2.2.4"})
+    (found,) = [one for one in findings(facts, pi) if one.what == "interpreter"]
+    assert "write its 64-bit system, or Raspberry Pi OS 12" in found.cure
 
 
 def test_the_boards_limits_are_those_of_their_runtimes():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgeveil.edge_runtime.device import check_device
-from edgeveil.edge_runtime.errors import BadInput, LimitNotMet, shown
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, LimitNotMet, shown
 from edgeveil.trainer.cli.common import (
     AllowCommands,
     Boards,
@@ -171,6 +171,9 @@ def flash(
     new_ledger: Annotated[
         bool, typer.Option("--new-ledger", help="Make an empty ledger, and forget the epsilon that the board spent.")
     ] = False,
+    accept_leak: Annotated[
+        bool, typer.Option("--accept-leak", help="Even if the bundle's audit found that it leaks.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -187,6 +190,7 @@ def flash(
         "device": None if device is None else check_device(device),
         "again": again,
         "new_ledger": new_ledger or None,
+        "accept_leak": accept_leak or None,
     }
     wanted = replace(at.wanted, **{key: value for key, value in given.items() if value is not None})
     trust = trust or at.require("trust")
@@ -217,9 +221,20 @@ def flash(
 
 @board_command(board_group, "Example: edgeveil board status hall-1")
 def status(at: SiteBoard, as_json: Json = False) -> None:
-    """Show what a board runs, which release it would go back to, and what failed there."""
+    """Show what a board runs, whether its service does, and what failed there; code 3 where it is not well."""
+    from edgeveil.devices.fleet import UNSAID, board_document, not_well
+    from edgeveil.edge_runtime.cli.releases import status_lines
+
     with at.open() as board:
-        _print_runtime(board, "status", *(["--json"] if as_json else []))
+        document = board_document(board)
+        ill = not_well(board, document.get("service", UNSAID))
+    try:
+        text = "\n".join(status_lines(document))
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise DeviceFailed("The board did not answer with its status. Flash it again.") from None
+    print_either(document, text, as_json=as_json)
+    if ill:
+        raise LimitNotMet(f"the service is not well: {ill}. See edgeveil board logs.")
 
 
 @board_command(board_group, "Example: edgeveil board rollback hall-1")

@@ -60,7 +60,7 @@ def flash(
 
 @fleet.command(epilog="Example: edgeveil fleet status")
 def status(context: typer.Context, as_json: Json = False) -> None:
-    """Ask every board what it runs."""
+    """Ask every board what it runs, and whether its service does; code 3 where one is not well."""
     from edgeveil.devices.fleet import read_status
     from edgeveil.devices.site import load
 
@@ -144,9 +144,9 @@ def _drawn(rows: dict[str, tuple[str, str]]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    from edgeveil.devices.fleet import FAILED, IN_PROGRESS, NOT_TRIED, REFUSED, WAITING
+    from edgeveil.devices.fleet import FAILED, IN_PROGRESS, NOT_TRIED, NOT_WELL, REFUSED, WAITING
 
-    colours = {IN_PROGRESS: "cyan", FAILED: "red", REFUSED: "red", NOT_TRIED: "yellow", WAITING: "dim"}
+    colours = {IN_PROGRESS: "cyan", FAILED: "red", REFUSED: "red", NOT_WELL: "red", NOT_TRIED: "yellow", WAITING: "dim"}
     drawn = Table(box=None, pad_edge=False)
     for title in ("board", "state", ""):
         drawn.add_column(title, overflow="fold")

@@ -4,10 +4,13 @@ import json
 
 import pytest
 
+from edgeveil.devices.flashing.card import plan_card
 from edgeveil.devices.flashing.flash import flash
-from edgeveil.devices.flashing.records import Facts, Wanted
+from edgeveil.devices.flashing.records import Facts, Refused, Wanted
 from edgeveil.devices.flashing.wheels import read_inputs
+from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.errors import BundleRefused
+from edgeveil.edge_runtime.releases import runtimes
 from tests.support import bundles
 from tests.support.boards import owners
 
@@ -46,3 +49,52 @@ def test_the_audit_must_speak_of_what_this_board_runs(tmp_path, board, runs):
     with pytest.raises(BundleRefused, match=f"no audit in it speaks of {runs}") as refused:
         put()
     assert refused.value.reason == "policy-not-met"
+
+
+@pytest.fixture
+def leaky(tmp_path):
+    """A bundle whose verdict is leaks, and its owner's trust folder."""
+    manifest, members = bundles.artefact_example(audited=False)
+    document = bundles.audit_document(manifest, members=members)
+    document["verdict"] = {"word": "leaks", "reasons": ["much"], "limit": {"points": 5.0, "bits": 0.05}, "upper": UPPER}
+    bundles.add_audit(manifest, members, document)
+    return bundles.make_bundle(tmp_path, example=(manifest, members)), owners.trust(tmp_path)
+
+
+UPPER = {"points": 15.0, "bits": None}
+
+
+@pytest.mark.parametrize("card", [False, True])
+def test_a_bundle_that_leaks_needs_its_owners_word(leaky, tmp_path, card):
+    made, folder = leaky
+
+    def put(**wanted):
+        wanted, shown = Wanted(service=False, **wanted), []
+        inputs = read_inputs(made.path, "workstation", folder, None)
+        if card:
+            plan_card(inputs.bundle, inputs.profile, wanted, trust=inputs.trust).text()
+        return flash(inputs, Board(ai_edge_litert="2.3.0"), wanted, dry_run=True, show=shown.append) and shown[0]
+
+    with pytest.raises(Refused, match="found that it leaks") as refused:
+        put()
+    assert (refused.value.reason, "--accept-leak" in str(refused.value)) == ("leaks", True)
+    assert "note: " in put(accept_leak=True)
+    assert "its audit found that it leaks; its privacy card says what" in put(accept_leak=True)
+    root = folder / "root.pub"
+    was = root.read_text()
+    root.write_text(was.rstrip() + " development\n")
+    assert "found that it leaks" in put()
+    root.write_text(was)
+    demand = {"sensitive": made.manifest["perturber"]["sensitive"], "most_attack_over_chance": 0.5, "audited": True}
+    (folder / "policy.json").write_text(json.dumps({"schema": 1, "hide": [demand]}))
+    assert "found that it leaks" in put(), "its owner's policy lets it pass, and the plan says it all the same"
+
+
+def test_an_install_on_the_board_says_so_too(leaky, tmp_path, monkeypatch):
+    made, _ = leaky
+    said = []
+    monkeypatch.setattr(runtimes, "_passes", lambda *_: None)
+    monkeypatch.setattr(runtimes.os, "geteuid", lambda: 1000)
+    bundle = read_bundle(made.path.read_bytes(), bundles.trust())
+    runtimes.trial(str(tmp_path), say=said.append)(str(tmp_path), bundle)
+    assert f"note: {bundle.manifest.name}: its audit found that it leaks; its privacy card says what" in said

@@ -40,8 +40,8 @@ def test_a_new_board_is_told_the_command_for_its_wheels_and_numpy():
     }
     older = missing(replace(READY, python="3.11.2", interpreters={"numpy": "1.24.2"}), "raspberry-pi5")
     assert "edgeveil board wheels raspberry-pi5 --python 3.11 --out wheels" in older["interpreter"]
-    none = missing(replace(READY, python="3.12.1", interpreters={"numpy": "2.0"}), "raspberry-pi5")
-    assert "no recipe for Python 3.12 (there is one for 3.13, 3.11)" in none["interpreter"]
+    none = missing(replace(READY, python="3.10.1", interpreters={"numpy": "2.0"}), "raspberry-pi5")
+    assert "no recipe for Python 3.10 (there is one for 3.13, 3.11, 3.12, 3.14)" in none["interpreter"]
 
 
 def test_an_interpreter_that_crashes_is_named_with_the_reason():

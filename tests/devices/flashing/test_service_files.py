@@ -191,11 +191,15 @@ def test_users_files_and_units_in_that_order_and_as_root():
     made = service_files.files(ROOT, "camera:0", ["none"], PI)
     execute(Plan((WriteService(made, Service()), StartService()), "numpy", "numpy"), Board(line))
     ran = [one for one in line.ran if one.startswith("sudo -n") and " id " not in one]
-    assert [one.split()[2] for one in ran] == ["useradd"] * 2 + ["rm"] + ["install"] * 5 + ["systemctl"] * 3
-    assert "/etc/edgeveil/camera.json" in ran[2], "what an earlier camera on a network left, with its password"
-    assert ran[3].endswith(service_files.CONFIG)
-    assert "-m 640 -g edgeveil" in ran[3]
-    assert ran[-1] == "sudo -n systemctl restart edgeveil-recover.service edgeveil.service"
+    assert [one.split()[2] for one in ran] == ["useradd"] * 2 + ["python3", "rm"] + ["install"] * 5 + [
+        "systemctl"
+    ] * 2 + ["python3"]
+    assert "/etc/edgeveil/camera.json" in ran[3], "what an earlier camera on a network left, with its password"
+    assert ran[4].endswith(service_files.CONFIG)
+    assert "-m 640 -g edgeveil" in ran[4]
+    kept = "/opt/edgeveil/unfinished/settings"
+    assert ran[2].startswith(f"sudo -n python3 - keep {kept} {service_files.CONFIG} ")
+    assert ran[-1] == f"sudo -n python3 - restart {kept} edgeveil-recover.service edgeveil.service"
 
 
 def test_what_runs_makes_way_for_a_trial_on_its_camera_and_comes_back():

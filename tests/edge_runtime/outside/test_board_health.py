@@ -6,6 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from edgeveil.edge_runtime import machine
+from edgeveil.edge_runtime.bench import sensors
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
@@ -13,22 +15,28 @@ from edgeveil.edge_runtime.outside import board_health, metrics
 from edgeveil.edge_runtime.outside.status import Status
 from tests.support import bundles
 
+PI_4 = "sys/devices/platform/soc/soc:firmware/get_throttled"
+PI_5 = "sys/devices/platform/soc@107c000000/soc@107c000000:firmware/get_throttled"
+
 
 @pytest.fixture
 def lines(tmp_path, monkeypatch):
     """The lines of a board whose zones and throttling are files here."""
-    for name, place in (("ZONES", tmp_path / "thermal"), ("THROTTLED", tmp_path / "throttled")):
-        monkeypatch.setattr(board_health, name, str(place))
+    monkeypatch.setattr(board_health, "ZONES", str(tmp_path / "thermal"))
+    patterns = tuple(f"{tmp_path}{pattern}" for pattern in machine.THROTTLED)
+    monkeypatch.setattr(machine, "THROTTLED", patterns)
+    monkeypatch.setattr(machine, "VOLTAGE", f"{tmp_path}{machine.VOLTAGE}")
     monkeypatch.setattr(board_health, "PLACES", (str(tmp_path), str(tmp_path), "/nowhere"))
 
-    def made(zones=(), throttled=None):
+    def made(zones=(), throttled=None, place=PI_4):
         for number, (kind, temp) in enumerate(zones):
             folder = tmp_path / f"thermal/thermal_zone{number}"
             folder.mkdir(parents=True)
             (folder / "type").write_text(kind + "\n")
             (folder / "temp").write_text(temp + "\n")
         if throttled is not None:
-            (tmp_path / "throttled").write_text(throttled + "\n")
+            (tmp_path / place).parent.mkdir(parents=True)
+            (tmp_path / place).write_text(throttled + "\n")
         page = metrics.lines(metrics.samples({}, {}, {}, {}, board_health.board_gauges("ab12")))
         return [line for line in page if line[0] != "#"]
 
@@ -44,6 +52,27 @@ def test_a_board_says_its_temperatures_throttling_and_release(lines):
         'edgeveil_board_throttled{since="now"} 1',
         'edgeveil_board_throttled{since="boot"} 1',
     ]
+
+
+def test_a_pi_5_has_that_file_elsewhere(lines):
+    assert 'edgeveil_board_throttled{since="now"} 1' in lines(throttled="50005", place=PI_5)
+
+
+@pytest.mark.parametrize(("alarm", "now"), [("1", "1"), ("0", "0")])
+def test_a_kernel_without_that_file_says_its_under_voltage(lines, tmp_path, alarm, now):
+    """Of which the time since boot is not known, so that nothing is said of it; a benchmark reads the same."""
+    for number, name in enumerate(("pwmfan", "rpi_volt")):
+        folder = tmp_path / f"sys/class/hwmon/hwmon{number}"
+        folder.mkdir(parents=True)
+        (folder / "name").write_text(name + "\n")
+    (folder / "in0_lcrit_alarm").write_text(alarm + "\n")
+    assert [line for line in lines() if "throttled" in line] == [f'edgeveil_board_throttled{{since="now"}} {now}']
+
+    def none(*_, **__):
+        raise FileNotFoundError
+
+    assert sensors.read(sensors.VCGENCMD, none) == f"throttled=0x{alarm}"
+    assert sensors.read("!nvpmodel -q", none) is None
 
 
 def test_throttling_that_is_over_is_of_the_boot_alone(lines):

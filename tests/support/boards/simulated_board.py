@@ -24,6 +24,7 @@ import numpy as np
 import pytest
 
 from edgeveil.devices.transports.base import Completed, Progress
+from edgeveil.edge_runtime import paths
 from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.errors import DeviceFailed
 
@@ -34,7 +35,15 @@ import json, os, sys
 place, root, words = {place!r}, {root!r}, [word for word in sys.argv[1:] if word != "--quiet"]
 state = json.load(open(place)) if os.path.exists(place) else {{"active": False, "release": None, "enabled": False}}
 if words[0] == "is-active":
+    if "--quiet" not in sys.argv:
+        print("active" if state["active"] else "failed")
     sys.exit(0 if state["active"] else 3)
+settings = os.path.join({etc!r}, "edgeveil/edge.json")
+refused = os.path.exists(settings) and "refuses" in open(settings).read()
+if words[0] == "restart" and refused:
+    state.update(active=False, said="expected another sink; edgeveil.service failed")
+    json.dump(state, open(place, "w"))
+    sys.exit("the unit failed")
 if words[0] in ("start", "restart") and (words[0] == "restart" or not state["active"]):
     if not os.path.exists(os.path.join(root, "current", "bundle.veil")):
         sys.exit("the unit failed")
@@ -44,6 +53,10 @@ if words[0] == "stop":
 if words[0] == "enable":
     state.update(enabled=True)
 json.dump(state, open(place, "w"))
+"""
+JOURNALCTL = """#!{python}
+import json
+print(json.load(open({place!r})).get("said", ""))
 """
 
 
@@ -70,10 +83,10 @@ class SimulatedBoard:
         self._break_before, self._kill, self._fail, self._broken = break_before, kill, fail, False
         for place in (*PLACES, "/bin/", "/home/", "/run/systemd/system/"):
             (folder / place.strip("/")).mkdir(parents=True, exist_ok=True)
-        systemctl = folder / "bin/systemctl"
-        place = str(folder / "systemctl.json")
-        systemctl.write_text(SYSTEMCTL.format(python=sys.executable, place=place, root=str(self.root)))
-        systemctl.chmod(0o755)
+        words = {"python": sys.executable, "place": str(folder / "systemctl.json"), "root": str(self.root)}
+        for name, text in (("systemctl", SYSTEMCTL), ("journalctl", JOURNALCTL)):
+            (folder / "bin" / name).write_text(text.format(etc=str(folder / "etc"), **words))
+            (folder / "bin" / name).chmod(0o755)
 
     @property
     def service(self) -> dict:
@@ -127,6 +140,8 @@ class SimulatedBoard:
         with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
             for name in ("PATH", "HOME"):
                 patch.setenv(name, environment[name])
+            for name in ("UNITS", "DEFAULT_PATH"):
+                patch.setattr(paths, name, f"{self.folder}{getattr(paths, name)}")
             if facts:
                 agent = types.ModuleType("agent")
                 exec(data, agent.__dict__)  # noqa: S102 - our own
