@@ -288,8 +288,7 @@ def _runs(manifest: Manifest) -> List[str]:
 
 
 def _loop_rate(perturber: Perturber, frames: List[RawFrame], seconds: float) -> Optional[Dict[str, Any]]:
-    # Synthetic frames show no people to crop.
-    if seconds <= 0 or perturber.manifest.capture is not None:
+    if seconds <= 0:
         return None
     from edgeveil.edge_runtime.bench import loop_rate
 

@@ -299,14 +299,9 @@ class Inside(object):
     def _counter(self, perturber: Any) -> Any:
         """What counts people, where the bundle has that counted; else None."""
         manifest, price = perturber.manifest, perturber.count_price
-        if manifest.counts is None:
-            return None
-        if price is not None:
+        if manifest.counts is not None and price is not None:
             self._may_count = ext.allowance.InsideCount(self._counters, price, of=COUNTS).take
-        finder = manifest.detector or manifest.capture.crop
-        shape = manifest.capture.frame.shape[:2]
-        steps = {"step_px": finder.step_px, "gone_frames": finder.gone_frames}
-        return ext.counter.Counter(manifest.counts, shape, clock=time.monotonic, **steps)
+        return ext.counter.Counter.from_manifest(manifest)
 
     def _send_counts(self, layout: Layout, counter: Any) -> None:
         counted = None if counter is None else counter.close()

@@ -4,8 +4,9 @@ Unlike tracks that hold a code (``crops.Tracker``), walks have no slots, and one
 """
 
 import threading
+import time
 from bisect import bisect_right
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from edgeveil.edge_runtime.ipc.record import Counted
 from edgeveil.edge_runtime.manifest.count import MICRO, CountRules, Line
@@ -208,6 +209,15 @@ class Counter(object):
         self._period = self._period_now()
         self._whole = False  # it began in the middle of a period
         self._lock = threading.Lock()
+
+    @classmethod
+    def from_manifest(cls, manifest: Any) -> "Optional[Counter]":
+        """What counts people for a manifest; None where it has that not counted."""
+        if manifest.counts is None:
+            return None
+        finder = manifest.detector or manifest.capture.crop
+        steps = {"step_px": finder.step_px, "gone_frames": finder.gone_frames}
+        return cls(manifest.counts, manifest.capture.frame.shape[:2], clock=time.monotonic, **steps)
 
     def people(self, places: Sequence[Point]) -> None:
         """The places of all people in one frame."""

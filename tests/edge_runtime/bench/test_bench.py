@@ -10,10 +10,12 @@ import pytest
 
 from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.bench import latency as series
-from edgeveil.edge_runtime.bench import protocol, sensors
+from edgeveil.edge_runtime.bench import loop_rate, protocol, sensors
 from edgeveil.edge_runtime.bench.protocol import Clocks, Protocol, bench, synthetic_frames
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, PrivacyStop
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, Missing, PrivacyStop
+from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.manifest import parse_input
+from edgeveil.edge_runtime.pipeline.crops import Capture
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from tests.support import bundles
 from tests.support.checkout import ROOT
@@ -73,6 +75,65 @@ def test_a_real_artefact_gives_every_figure(tiny):
     assert sum(window["count"] for window in document["windows"]) == document["count"]
     assert (document["verdict"], document["power"], document["sensors"]) == ("INVALID", None, [])
     assert document["reasons"][0].startswith("too short")
+
+
+PLAIN = {"crop": None, "slots": 1, "measure": "value", "low": None, "high": None, "resize": "area"}
+
+
+def behind_a_sensor(folder, frame, capture):
+    """A bundle for 12 x 12 pictures of a sensor that numpy alone runs: which pixel is the brightest."""
+    manifest, members = bundles.numpy_example()
+    manifest["capture"] = bundles.captured_example()[0]["capture"] | capture
+    manifest["capture"]["frame"] = manifest["capture"]["frame"] | frame
+    x = np.random.default_rng(1).integers(0, 256, (2, 12, 12, 1)).astype(np.uint8)
+    for name in ("tables/means.npy", "golden/numpy.frame.npy"):
+        del members[name]
+    members["golden/input.npy"] = bundles.npy(x)
+    members["golden/numpy.label.npy"] = bundles.npy(x.reshape(2, -1).argmax(axis=1))
+    manifest["input"] |= {"kind": "image", "shape": [12, 12, 1], "high": 255.0}
+    manifest["stages"] = [{**manifest["stages"][0], "high": 255.0}, manifest["stages"][1]]
+    manifest["outputs"], manifest["tables"] = manifest["outputs"][1:], {}
+    manifest["golden"]["outputs"] = {"numpy": {"label": "golden/numpy.label.npy"}}
+    return bundles.make_bundle(folder, example=(manifest, members))
+
+
+SENSORS = {
+    "colour": ({"shape": [48, 64, 3], "dtype": "uint8", "unit_mm": None}, PLAIN, True),
+    "any size": ({"shape": [48, 64, 3], "dtype": "uint8", "unit_mm": None}, {**PLAIN, "fit": "letterbox"}, True),
+    "depth": ({}, {**PLAIN, "measure": "depth", "low": 800.0, "high": 4000.0, "resize": "nearest"}, False),
+    "people": ({}, {}, False),
+}
+
+
+@pytest.mark.parametrize("sensor", SENSORS)
+def test_the_whole_loop_is_measured_on_what_the_sensor_gives(sensor, tmp_path):
+    *parts, decodes = SENSORS[sensor]
+    made = behind_a_sensor(tmp_path, *parts)
+    with Perturber.open(made.path, trust=made.trust) as opened:
+        document = bench(opened, Protocol(series.Minimum(20, 0.01), series.Minimum(5, 0.01), loop_seconds=0.1))
+        frames, _ = loop_rate.sensor_frames(opened.manifest, synthetic_frames(opened.manifest.input))
+        taken, capture = [frames(number) for number in range(loop_rate.COUNT)], Capture(opened.manifest)
+        crops = [len(capture.frames(RawFrame(one, 0))) for one in taken]
+    jsonschema.validate(document, SCHEMA)
+    assert (document["whole_loop"]["count"] > 0, document["whole_loop"]["decodes"]) == (True, decodes)
+    assert taken[0].shape[:2] == opened.manifest.capture.frame.shape[:2]
+    assert sum(crops) >= loop_rate.COUNT // 2
+    assert not any(np.array_equal(one, taken[0]) for one in taken[1:])
+
+
+def test_the_whole_loop_of_a_radio_and_without_opencv(tmp_path, monkeypatch):
+    made = bundles.make_bundle(tmp_path, example=bundles.fingerprint_example())
+    with Perturber.open(made.path, trust=made.trust) as opened:
+        assert loop_rate.measure(opened, [], 0.05)["count"] > 0
+    made = behind_a_sensor(tmp_path, *SENSORS["colour"][:2])
+    monkeypatch.setattr(loop_rate, "opencv", missing)
+    with Perturber.open(made.path, trust=made.trust) as opened:
+        found = loop_rate.measure(opened, [], 0.05)
+    assert (found["count"] > 0, found["decodes"]) == (True, False)
+
+
+def missing():
+    raise Missing("no OpenCV")
 
 
 def test_both_floors_are_kept(perturber):
