@@ -217,8 +217,8 @@ class Wanted:
 
     @property
     def mqtt(self) -> bool:
-        """Whether a sink needs a broker's client there."""
-        return any(fact_of(SINKS, sink, "client") for sink in self.sinks)
+        """Whether a sink needs MQTT's client there."""
+        return any(fact_of(SINKS, sink, "client") == PAHO for sink in self.sinks)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -26,8 +26,8 @@ class Sink(object):
     ``forms`` and ``help`` (a row of docs/reference/sinks.md), ``file``, or ``network`` where an address follows the
     colon; of a file ``part``, the ending of a part where it can rotate, ``twice`` where closing one needs its size
     again, and ``named`` where it takes the ``manifest``, which names classes; ``secret_path`` where a path may be a
-    secret, ``hides`` the option that is one; ``client``, the package that it needs on a board. ``options`` are those
-    of a file's name, with their readers.
+    secret, ``hides`` the option that is one; ``client``, the package that it needs on a board; ``device`` where it
+    opens one. ``options`` are those of a file's name, with their readers.
     """
 
     live = False
