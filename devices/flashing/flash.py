@@ -20,9 +20,10 @@ from edgeveil.edge_runtime import camera_address
 from edgeveil.edge_runtime.bundle.policy import NOT_AUDITED_ON, is_audited
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.kinds import check_sensor, check_shape, check_sink, check_source
+from edgeveil.edge_runtime.kinds import SINKS, check_sensor, check_shape, check_sink, check_source, fact_of
 from edgeveil.edge_runtime.manifest.manifest import expected
 from edgeveil.edge_runtime.paths import FIRST, service_of
+from edgeveil.edge_runtime.sinks.uri import without_secrets
 
 
 def flash_target(
@@ -46,6 +47,8 @@ def flash_target(
     wanted = with_credentials(wanted, source_credentials)
     for sink in wanted.sinks:
         check_sink(sink)
+        if wanted.service:
+            _check_service(sink)
     inputs = read_inputs(bundle, profile, trust, wheels)
     if wanted.source is not None:
         manifest = inputs.opened.manifest
@@ -79,6 +82,15 @@ def with_credentials(wanted: Wanted, file: Path | None) -> Wanted:
     if not (networked and wanted.service):
         raise BadInput("source_credentials is for the service of a camera on a network: leave it out.")
     return replace(wanted, source=camera_address.with_credentials(source, str(file)))
+
+
+def _check_service(sink: str) -> None:
+    """Raise ``BadInput`` where a service that flash sets up could not open this sink."""
+    if fact_of(SINKS, sink, "device"):
+        raise BadInput(
+            f"{without_secrets(sink)} needs a device, and the service that sends has none: flash with --no-service, "
+            "and start edgeveil-edge run on the board."
+        )
 
 
 def flash(

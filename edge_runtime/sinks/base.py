@@ -28,7 +28,8 @@ class Sink(object):
     again, and ``named`` where it takes the ``manifest``, which names classes; ``secret_path`` where a path may be a
     secret, ``hides`` the option that is one; ``needs``, the libraries that it needs (keys of
     ``late_imports.LIBRARIES``, or a test as there); ``reads`` and ``writes``, the options that name files that are
-    read, and folders that are written. ``options`` are those of a file's name, with their readers.
+    read, and folders that are written; ``device`` where it opens one. ``options`` are those of a file's name, with
+    their readers.
     """
 
     live = False

@@ -43,6 +43,7 @@ PROGRAMS = {
     "mosquitto": "mosquitto",
     "mosquitto_passwd": "mosquitto",
     "node": "nodejs",
+    "nats-server": "nats-server",
     "openssl": "openssl",
     "qemu-aarch64-static": "qemu-user-static",
     "qemu-x86_64-static": "qemu-user-static",

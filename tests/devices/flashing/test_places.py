@@ -16,6 +16,16 @@ from tests.support import bundles
         (Wanted("camera:0", ("mqqt://broker/hall",)), "camera", "Did you mean mqtt://?"),
         (Wanted("kinect:", ("npz:o.npz",)), "camera", "this bundle is for pictures of a camera"),
         (Wanted("kinect:", ("npz:o.npz",)), None, "it could use none"),
+        (
+            Wanted("camera:0", ("v4l2:/dev/video10",)),
+            "camera",
+            "/dev/video10 needs a device, and the service that sends",
+        ),
+        (
+            Wanted("camera:0", ("nats://broker/hall",)),
+            "camera",
+            "nats://broker/hall needs nats-py, which flash does not",
+        ),
     ],
 )
 def test_a_wrong_place_is_refused_before_the_board_is_asked(tmp_path, wanted, sensor, said):
