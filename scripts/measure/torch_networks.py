@@ -7,13 +7,13 @@ from torch import nn
 
 
 def classifier(spec: Any) -> nn.Module:
-    """Strided convolutions with batch norm and SiLU for pictures; for vectors dense layers with batch norm and GELU."""
+    """Convolutions with batch norm, SiLU, pooling for pictures; dense layers with batch norm and GELU for vectors."""
     if len(spec.shape) == 1:
         norm = nn.Linear(spec.shape[0], 256), nn.BatchNorm1d(256), nn.GELU(), nn.Dropout(0.3)
         return nn.Sequential(*norm, nn.Linear(256, 96), nn.SiLU(), nn.Linear(96, spec.classes))
-    body = nn.Conv2d(spec.shape[-1], 32, 3, 2, 1), nn.BatchNorm2d(32), nn.SiLU()
-    more = nn.Conv2d(32, 64, 3, 2, 1), nn.BatchNorm2d(64), nn.SiLU(), nn.Flatten()
-    return nn.Sequential(*body, *more, nn.LazyLinear(128), nn.SiLU(), nn.Dropout(0.3), nn.Linear(128, spec.classes))
+    body = nn.Conv2d(spec.shape[-1], 16, 5, 1, 2), nn.BatchNorm2d(16), nn.SiLU(), nn.MaxPool2d(2)
+    more = nn.Conv2d(16, 32, 5, 1, 2), nn.BatchNorm2d(32), nn.SiLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Dropout(0.5)
+    return nn.Sequential(*body, *more, nn.LazyLinear(128), nn.SiLU(), nn.Dropout(0.5), nn.Linear(128, spec.classes))
 
 
 def slight(layer: Any) -> Any:

@@ -115,7 +115,7 @@ def _layer(layer: Any) -> Any:
     import keras
 
     config = layer.get_config()
-    if not isinstance(layer, keras.layers.InputLayer):
+    if isinstance(layer, keras.Layer) and not isinstance(layer, keras.layers.InputLayer):  # ``a + b`` has no type
         config["dtype"] = "mixed_bfloat16"
     return type(layer).from_config(config)
 

@@ -51,6 +51,18 @@ def test_logits_and_gradients_are_those_of_the_network_to_8_bits(able, given):
     assert np.dot(flat, other_flat) > 0.99 * np.linalg.norm(flat) * np.linalg.norm(other_flat)
 
 
+def test_sums_between_layers_are_copied_with_them(able):
+    sample = tf.keras.Input(SHAPE)
+    wide = tf.keras.layers.Conv2D(64, 3, padding="same")(sample)
+    sums = tf.keras.ops.relu(wide + 0.5 * tf.keras.layers.Conv2D(64, 3, padding="same")(wide))
+    model = tf.keras.Model(sample, tf.keras.layers.Dense(2)(tf.keras.layers.Flatten()(sums)))
+    other = in_bfloat16(model, processor=able)
+    assert other is not model
+    x = tf.constant(np.random.default_rng(0).random((8, *SHAPE), np.float32))
+    logits = model(x)
+    assert 0 < np.abs(other(x) - logits).max() < 0.03 * np.abs(logits).max()
+
+
 def test_a_small_network_and_an_unable_processor_keep_float32(able, tmp_path):
     model = small(SHAPE, 2)
     assert in_bfloat16(model, processor=able) is model
