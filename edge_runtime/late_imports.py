@@ -90,6 +90,10 @@ LIBRARIES = {
         {"": "pip install 'paho-mqtt>=1.6,<3', or for the system's own Python sudo apt install python3-paho-mqtt"},
         "paho-mqtt",
     ),
+    "kafka": Library("kafka-python", "module:kafka", {"": "pip install 'edgeveil[kafka]'"}, "kafka-python"),
+    "nats": Library("nats-py", "module:nats", {"": "pip install 'edgeveil[nats]'"}, "nats-py"),
+    "mcap": Library("mcap", "module:mcap.writer", {"": "pip install 'edgeveil[mcap]'"}, "mcap"),
+    "rosbags": Library("rosbags", "module:rosbags.typesys", {"": "pip install 'edgeveil[mcap]'"}, "rosbags"),
 }
 
 

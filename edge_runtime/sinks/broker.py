@@ -39,18 +39,23 @@ def context(options: Dict[str, Any]) -> ssl.SSLContext:
     return tls_context
 
 
-class NeedsPaho(DeviceFailed):
-    """paho-mqtt is not installed. The user can install it: exit code 2."""
+class NeedsClient(DeviceFailed):
+    """A broker's client is not installed. The user can install it: exit code 2."""
 
     exit_code = 2
 
 
-def paho() -> Any:
-    """The client module, of paho-mqtt 1.6 (Python 3.6) or 2; raises ``NeedsPaho``."""
+def client(module: str, what: str, library: str) -> Any:
+    """``late_imports.load``; raises ``NeedsClient``."""
     try:
-        return load("paho.mqtt.client", "MQTT needs paho-mqtt", "paho")
+        return load(module, what, library)
     except Missing as problem:
-        raise NeedsPaho(str(problem)) from None
+        raise NeedsClient(str(problem)) from None
+
+
+def paho() -> Any:
+    """The client module, of paho-mqtt 1.6 (Python 3.6) or 2; raises ``NeedsClient``."""
+    return client("paho.mqtt.client", "MQTT needs paho-mqtt", "paho")
 
 
 def checked_topic(text: str) -> str:

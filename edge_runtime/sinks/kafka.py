@@ -5,16 +5,15 @@ the same id in its header. Messages are not compressed: their size would depend 
 """
 
 import collections
-import importlib
 import json
 import logging
 import os
 import re
 from typing import Any, Deque, Dict, List, Optional, Tuple
 
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
-from edgeveil.edge_runtime.sinks.broker import FILES, context
+from edgeveil.edge_runtime.sinks.broker import FILES, client, context
 from edgeveil.edge_runtime.sinks.forms import FORMS, form_name
 from edgeveil.edge_runtime.sinks.http import COUNT, FORMAT, RECORD, STATUS
 from edgeveil.edge_runtime.sinks.network_base import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
@@ -23,19 +22,6 @@ from edgeveil.edge_runtime.sinks.wire import json_bytes
 
 UNDER_WAY = 20  # most records that wait for their acknowledgement
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-
-
-class NeedsKafka(DeviceFailed):
-    """kafka-python is not installed. The user can install it: exit code 2."""
-
-    exit_code = 2
-
-
-def _library() -> Any:
-    try:
-        return importlib.import_module("kafka")
-    except ImportError:
-        raise NeedsKafka("Kafka needs kafka-python, which is not here: pip install 'edgeveil[kafka]'") from None
 
 
 def _mechanism(text: str) -> str:
@@ -57,7 +43,7 @@ class KafkaSink(NetworkSink):
     schemes = ("kafka", "kafkas")
     forms = ("kafka://HOST[:9092]/TOPIC", "kafkas://HOST[:9093]/TOPIC")
     help = "a message that all replicas have; keyed by `name=` (the bundle's) and the slot; `as=` as for HTTP"
-    needs = ("module:kafka",)
+    needs = ("kafka",)
     reads = ("password_file", "ca", "cert", "key")
 
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
@@ -66,7 +52,7 @@ class KafkaSink(NetworkSink):
         known.update({"as": form_name}, **(FILES if secure else {}))
         host, port, path, options = address(uri, 9093 if secure else 9092, known)
         self._topic = _topic(path[1:])
-        self._kafka = _library()
+        self._kafka = client("kafka", "Kafka needs kafka-python", "kafka")
         where = "{}:{}".format("[{}]".format(host) if ":" in host else host, port)
         self._options = dict(
             _login(options, secure=secure, safe=secure or host in LOOPBACK),

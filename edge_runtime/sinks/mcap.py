@@ -5,14 +5,14 @@ rosbags.
 """
 
 import contextlib
-import importlib
 import os
 from typing import IO, Any, Dict, List, Optional
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput, Missing
+from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import PerturbedFrame
+from edgeveil.edge_runtime.late_imports import load
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.base import Sink, abandon
 from edgeveil.edge_runtime.sinks.uri import Known
@@ -48,16 +48,8 @@ class RosFile(object):
     """Messages of ROS 2 as an MCAP file, into ``stream``. Raises ``Missing`` without mcap and rosbags."""
 
     def __init__(self, stream: IO[bytes]) -> None:
-        try:
-            module = importlib.import_module("mcap.writer")
-            typesys: Any = importlib.import_module("rosbags.typesys")
-        except ImportError as error:
-            name = (error.name or "mcap").partition(".")[0]
-            problem = "MCAP files need {}, which is not installed: pip install 'edgeveil[mcap]'".format(name)
-        else:
-            problem = ""
-        if problem:
-            raise Missing(problem)
+        module = load("mcap.writer", "MCAP files need mcap", "mcap")
+        typesys: Any = load("rosbags.typesys", "MCAP files need rosbags", "rosbags")
         self._store = typesys.get_typestore(typesys.Stores.ROS2_JAZZY)
         self._writer = module.Writer(stream, chunk_size=_CHUNK)
         self._writer.start("ros2", "edgeveil")
@@ -110,7 +102,7 @@ class McapSink(Sink):
     forms = ("mcap:FILE.mcap",)
     help = "topics of ROS 2: `/x`, and `/NAME` of other outputs and labels; `fps=10` where frames have no time"
     file = True
-    needs = ("module:mcap", "module:rosbags")
+    needs = ("mcap", "rosbags")
     part = ".mcap"
     named = True
     options: Known = {"fps": rate}  # noqa: RUF012 - never written to

@@ -6,34 +6,20 @@ server discards one that is sent twice. Without it a record is done when the ser
 
 import asyncio
 import contextlib
-import importlib
 import json
 import os
 import re
 from typing import Any, Dict, List, Optional
 
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
-from edgeveil.edge_runtime.sinks.broker import FILES, context
+from edgeveil.edge_runtime.sinks.broker import FILES, client, context
 from edgeveil.edge_runtime.sinks.forms import FORMS, form_name
 from edgeveil.edge_runtime.sinks.network_base import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
 from edgeveil.edge_runtime.sinks.uri import LOOPBACK, Known, address, secret
 from edgeveil.edge_runtime.sinks.wire import json_bytes
 
 NO_TLS = "the server offers no TLS, and natss:// wants it"
-
-
-class NeedsNats(DeviceFailed):
-    """nats-py is not installed. The user can install it: exit code 2."""
-
-    exit_code = 2
-
-
-def _library() -> Any:
-    try:
-        return importlib.import_module("nats")
-    except ImportError:
-        raise NeedsNats("NATS needs nats-py, which is not here: pip install 'edgeveil[nats]'") from None
 
 
 def _word(text: str) -> str:
@@ -49,7 +35,7 @@ class NatsSink(NetworkSink):
     schemes = ("nats", "natss")
     forms = ("nats://HOST[:4222]/SUBJECT", "natss://HOST[:4222]/SUBJECT")
     help = "a message; `stream=NAME`: stored by that stream of JetStream; `as=` as for HTTP"
-    needs = ("module:nats",)
+    needs = ("nats",)
     reads = ("password_file", "token_file", "ca", "cert", "key")
 
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
@@ -58,7 +44,7 @@ class NatsSink(NetworkSink):
         known.update({"as": form_name}, **(FILES if secure else {}))
         self._host, port, path, options = address(uri, 4222, known)
         self._subject = _word(path[1:])
-        self._nats = _library()
+        self._nats = client("nats", "NATS needs nats-py", "nats")
         self._login = _login(options, safe=secure or self._host in LOOPBACK)
         self._tls = context(options) if secure else None
         where = "{}:{}".format("[{}]".format(self._host) if ":" in self._host else self._host, port)
