@@ -30,10 +30,8 @@ _HINTS = {
     "freenect": {"": "sudo apt install libfreenect0.5"},
     "openni": {"": "sudo apt install libopenni2-0"},
     "realsense": {
-        "pi": "build librealsense with its Python bindings; there is no wheel for ARM",
-        "jetson": "build librealsense with its Python bindings; there is no wheel for ARM",
-        "coral": "build librealsense with its Python bindings; there is no wheel for ARM",
-        "": "pip install pyrealsense2",
+        "": "pip install pyrealsense2, which has wheels for x86-64 and 64-bit ARM, of Python 3.9 and later; for an "
+        "older one build librealsense with its Python bindings"
     },
     "iw": {"": "sudo apt install iw"},
 }
