@@ -39,7 +39,10 @@ def formats() -> List[str]:
 
 
 def needs_daemon(source: str) -> bool:
-    """Whether a source's frames come from a daemon that answers at a socket: NVIDIA's CSI cameras."""
+    """Whether a process of its own reads a source, without a network: a daemon at a socket has its frames, as of
+    NVIDIA's CSI cameras, or it is read by a helper or a vendor's library (``apart``)."""
+    if fact_of(SOURCES, source, "apart"):
+        return True
     pattern = fact_of(SOURCES, source, "daemon")
     return pattern is not None and re.match(pattern, source.partition(":")[2]) is not None
 

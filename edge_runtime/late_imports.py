@@ -47,7 +47,6 @@ class Library(NamedTuple):
 
 # Part of a board's name -> its word in ``cures``; the first that fits counts.
 _BOARDS = (("Raspberry Pi", "pi"), ("Jetson", "jetson"), ("Phanbell", "coral"), ("Coral", "coral"))
-_REALSENSE = "build librealsense with its Python bindings; there is no wheel for ARM"
 LIBRARIES = {
     "opencv": Library(
         "OpenCV",
@@ -81,7 +80,10 @@ LIBRARIES = {
     "realsense": Library(
         "pyrealsense2",
         "module:pyrealsense2",
-        {"pi": _REALSENSE, "jetson": _REALSENSE, "coral": _REALSENSE, "": "pip install pyrealsense2"},
+        {
+            "": "pip install pyrealsense2, which has wheels for x86-64 and 64-bit ARM, of Python 3.9 and later; for an "
+            "older one build librealsense with its Python bindings"
+        },
     ),
     "iw": Library("`iw`", "program:iw", {"": "sudo apt install iw"}),
     "paho": Library(

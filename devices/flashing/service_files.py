@@ -165,12 +165,13 @@ def _camera_words(source: str, profile: Profile, accepted: bool) -> dict[str, st
     Raises ``BadInput`` where they would and ``accepted`` is false.
     """
     if needs_daemon(source):
-        groups = [profile.camera.group, *([profile.accelerator_group] if profile.accelerator_group else [])]
+        own = [getattr(profile.camera, group) for group in fact_of(SOURCES, source, "groups") or ()]
+        groups = [profile.camera.group, *own, *([profile.accelerator_group] if profile.accelerator_group else [])]
         return {
             "@ACCEPT@": "",
             "@NAMESPACE@": "yes",
             "@FAMILIES@": "AF_UNIX AF_NETLINK",
-            "@TMP@": "no",  # nvargus-daemon's socket lies there
+            "@TMP@": "yes" if fact_of(SOURCES, source, "apart") else "no",  # nvargus-daemon's socket lies there
             "@SPACES@": "user net",
             "@GROUP@": " ".join(dict.fromkeys(groups)),
         }
@@ -186,7 +187,10 @@ def _camera_words(source: str, profile: Profile, accepted: bool) -> dict[str, st
 
 
 def _camera_devices(source: str, profile: Profile) -> list[str]:
-    """The device files that the unit may open: those of the processor that a camera's daemon shares frames through."""
+    """The device files that the unit may open: those of the processor that a camera's daemon shares frames through, or
+    those that a helper or a vendor's library opens."""
+    if fact_of(SOURCES, source, "apart"):
+        return list(fact_of(SOURCES, source, "devices") or ())
     place = profile.accelerator_path
     if not needs_daemon(source) or place is None or not _PLACE.fullmatch(place):
         return []

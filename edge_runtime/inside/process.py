@@ -278,7 +278,8 @@ class Inside(object):
             from edgeveil.edge_runtime.manifest.manifest import expected
             from edgeveil.edge_runtime.sources.from_pipe import FetchedSource
 
-            return FetchedSource(frames, self._settings.source, expected(manifest.input, manifest.capture))
+            sensor, quiet = expected(manifest.input, manifest.capture), fact_of(SOURCES, self._settings.source, "quiet")
+            return FetchedSource(frames, self._settings.source, sensor, quiet=bool(quiet))
         return open_source(
             self._settings.source,
             manifest.input,

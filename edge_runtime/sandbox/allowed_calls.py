@@ -47,6 +47,7 @@ _REACHING_OUT = (
     "vhangup personality"
 )
 REFUSED = frozenset(_REACHING_OUT.split())
+_HELPERS = frozenset(["socketpair"])  # Python's own subprocess and asyncio, and libusb, use it within a process
 _STARTING = frozenset(["execve", "execveat"])
 # What an interpreter or a source needs beyond that is its fact ``calls``, where it was measured.
 # The process that fetches a network camera's frames: Python's HTTP and TLS or FFmpeg's RTSP, over TCP; names by DNS.
@@ -108,6 +109,12 @@ def no_namespaces() -> Rules:
 def by_daemon() -> Rules:
     """For a process that asks a daemon of this device for frames: sockets of the file system, and no program."""
     return Rules(None, REFUSED | _STARTING, {"socket": [_one_of(0, (_UNIX,))]})
+
+
+def by_helper() -> Rules:
+    """For a process with a vendor's library or program: it may start programs, hears udev, and reaches no network."""
+    sockets = [_one_of(0, (_UNIX, _NETLINK)), _one_of(2, (0, _UEVENT))]
+    return Rules(None, REFUSED - _HELPERS, {"socket": sockets})
 
 
 def fetching(process: int) -> Rules:

@@ -245,10 +245,11 @@ def _candidates(backend: str) -> List[str]:
 # socket at all, so another process asks: in a network namespace of its own, with sockets of the file system alone.
 
 
-def enter(account: Optional[Account]) -> None:
+def enter(account: Optional[Account], *, runs: bool = False) -> None:
     """Cut this process off from all but sockets of the file system and devices, as ``account`` or as ``nobody``.
 
-    All code must be loaded and the pipeline be made: afterwards no program starts. Raises ``OSError`` if the system
+    All code must be loaded and the pipeline be made: afterwards no program starts, but where it ``runs`` a helper,
+    which is as cut off as this process. Raises ``OSError`` if the system
     refuses the account, ``BadInput`` if it would remain root.
     """
     hardening.no_terminal()
@@ -259,5 +260,5 @@ def enter(account: Optional[Account]) -> None:
         without_network(user=True)
     give_up_rights()
     # It may read, for its library's settings, and write to devices; no file is made anywhere.
-    landlock.restrict(["/"], ["/dev"])
-    seccomp.restrict(allowed_calls.by_daemon(), platform.machine())
+    landlock.restrict(["/"], ["/dev"], runs=runs)
+    seccomp.restrict(allowed_calls.by_helper() if runs else allowed_calls.by_daemon(), platform.machine())

@@ -13,7 +13,7 @@ from typing import Iterable
 _CREATE, _ADD, _RESTRICT = 444, 445, 446  # the same on all architectures
 _BENEATH, _PORT = 1, 2  # LANDLOCK_RULE_PATH_BENEATH, LANDLOCK_RULE_NET_PORT
 _ASK_VERSION = 1
-_WRITE_FILE, _READ_FILE, _READ_DIR, _IOCTL_DEV = 1 << 1, 1 << 2, 1 << 3, 1 << 15
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _IOCTL_DEV = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 15
 # version: the rights on files that it knows; what is not granted is refused
 _RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
 _NETWORK, _CONNECT = 0b11, 0b10  # from version 4: TCP, to bind and to connect
@@ -25,12 +25,14 @@ def version() -> int:
     return max(0, _call(_CREATE, None, 0, _ASK_VERSION))
 
 
-def restrict(readable: Iterable[str], writable: Iterable[str], ports: Iterable[int] = ()) -> bool:
+def restrict(
+    readable: Iterable[str], writable: Iterable[str], ports: Iterable[int] = (), *, runs: bool = False
+) -> bool:
     """Refuse this thread and those it starts every file but ``readable`` and devices in ``writable``; for ever.
 
-    A folder stands for all that is below it, and a path that does not exist is left out. Nothing may be run. ``ports``
-    are those that it may connect to by TCP, where the kernel knows that. Returns whether the system did so;
-    no_new_privs must be set before.
+    A folder stands for all that is below it, and a path that does not exist is left out. Nothing may be run, but what
+    is ``readable`` where it ``runs`` programs. ``ports`` are those that it may connect to by TCP, where the kernel
+    knows that. Returns whether the system did so; no_new_privs must be set before.
     """
     known = version()
     if not known:
@@ -43,7 +45,7 @@ def restrict(readable: Iterable[str], writable: Iterable[str], ports: Iterable[i
         return False
     try:
         for path in readable:
-            _allow(rules, path, rights & (_READ_FILE | _READ_DIR))
+            _allow(rules, path, rights & (_READ_FILE | _READ_DIR | (_EXECUTE if runs else 0)))
         for path in writable:
             _allow(rules, path, rights & (_READ_FILE | _READ_DIR | _WRITE_FILE | _IOCTL_DEV))
         for port in ports if known >= 4 else ():

@@ -36,6 +36,14 @@ def picture_of(output: Output, manifest: Optional[Manifest]) -> Callable[[np.nda
     return lambda value: png.viewable(value, float(low.min()), float(high.max()))
 
 
+def checked_slot(slot: int, manifest: Optional[Manifest]) -> int:
+    """A slot of the bundle; raises ``BadInput`` for one that it has not."""
+    slots = manifest.capture.slots if manifest and manifest.capture else 1
+    if slot >= slots:
+        raise BadInput("expected a slot below {}, as this bundle has; got slot={}".format(slots, slot))
+    return slot
+
+
 class PngForm(object):
     """The main output as a PNG, gray or RGB of 8 bits."""
 
@@ -52,17 +60,21 @@ class PngForm(object):
 class JpegForm(object):
     """The main output as a JPEG, gray or, with ``rgb`` or where it has colours, RGB with halved chroma.
 
-    The quality is 90, and less where a picture would not fit. ``size`` is that of each file. Raises ``Missing`` without
-    OpenCV.
+    Its height and width are rounded up to a multiple of ``whole``. The quality is 90, and less where a picture would
+    not fit. ``size`` is that of each file. Raises ``Missing`` without OpenCV.
     """
 
     media_type = "image/jpeg"
 
-    def __init__(self, outputs: List[Output], manifest: Optional[Manifest], *, rgb: bool = False) -> None:
+    def __init__(
+        self, outputs: List[Output], manifest: Optional[Manifest], *, rgb: bool = False, whole: int = 1
+    ) -> None:
         self._cv2 = opencv()
         self._main, self._picture = outputs[0].name, picture_of(outputs[0], manifest)
         dtype = np.dtype(outputs[0].dtype)
-        self.height, self.width, *channels = self._picture(np.zeros(outputs[0].shape, dtype)).shape
+        height, width, *channels = self._picture(np.zeros(outputs[0].shape, dtype)).shape
+        self.height, self.width = (-(-size // whole) * whole for size in (height, width))
+        self._more = ((0, self.height - height), (0, self.width - width))
         self._rgb = rgb or channels == [3]
         if self._rgb:  # six blocks for 16 x 16 pixels
             blocks = 6 * math.ceil(self.height / 16) * math.ceil(self.width / 16)
@@ -73,6 +85,7 @@ class JpegForm(object):
     def encode(self, record: Record) -> bytes:
         """The file."""
         picture = self._picture(record.outputs[self._main])
+        picture = np.pad(picture, (*self._more, (0, 0))[: picture.ndim], "edge")
         if picture.ndim == 2 or picture.shape[2] == 1:
             picture = picture.reshape(self.height, self.width)
             if self._rgb:

@@ -43,6 +43,13 @@ def rotation(text: str) -> Tuple[Optional[int], Optional[float]]:
     return size, time
 
 
+def slot_of(text: str) -> int:
+    """The number of a slot; raises ``BadInput``."""
+    if not text.isdigit() or int(text) > 63:
+        raise BadInput("expected the number of a slot as slot=0; got {!r}".format(text))
+    return int(text)
+
+
 def split(uri: str, known: Known) -> Tuple[str, Dict[str, Any]]:
     """``DIR?rotate=1h&fps=5`` as ``DIR`` and its options. A question mark without an option is part of the name."""
     path, mark, query = uri.rpartition("?")

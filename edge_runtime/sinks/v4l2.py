@@ -15,8 +15,8 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.base import Sink
-from edgeveil.edge_runtime.sinks.forms import picture_of
-from edgeveil.edge_runtime.sinks.uri import split
+from edgeveil.edge_runtime.sinks.forms import checked_slot, picture_of
+from edgeveil.edge_runtime.sinks.uri import slot_of, split
 
 # struct v4l2_capability: driver, card and bus, the version, capabilities of all nodes and of this one.
 _CAPABILITY = struct.Struct("=16s32s32sIII12x")
@@ -35,13 +35,6 @@ def _request(direction: int, number: int, size: int) -> int:
 
 QUERYCAP = _request(2, 0, _CAPABILITY.size)
 S_FMT = _request(3, 5, _FORMAT.size)
-
-
-def slot_of(text: str) -> int:
-    """The number of a slot; raises ``BadInput``."""
-    if not text.isdigit() or int(text) > 63:
-        raise BadInput("expected the number of a slot as slot=0; got {!r}".format(text))
-    return int(text)
 
 
 def yuyv(picture: np.ndarray) -> np.ndarray:
@@ -80,9 +73,7 @@ class V4l2Sink(Sink):
         self._path, options = split(uri.partition(":")[2], {"slot": slot_of})
         if not self._path.startswith("/dev/"):
             raise BadInput("expected v4l2:/dev/videoN; got {!r}. {}".format(self._path, MODULE))
-        self._slot, slots = options.get("slot", 0), manifest.capture.slots if manifest and manifest.capture else 1
-        if self._slot >= slots:
-            raise BadInput("expected a slot below {}, as this bundle has; got slot={}".format(slots, self._slot))
+        self._slot = checked_slot(options.get("slot", 0), manifest)
         self._main, self._picture = outputs[0].name, picture_of(outputs[0], manifest)
         blank = yuyv(self._picture(np.zeros(outputs[0].shape, np.dtype(outputs[0].dtype))))
         self._height, self._width = blank.shape[:2]

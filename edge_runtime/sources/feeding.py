@@ -129,7 +129,7 @@ def run(settings: Settings, handle: int, account: Optional[Account] = None) -> i
         reader.forward(source, settings["sensor"], pipe, prepared)
 
     if "port" not in kind.facts:
-        isolation.enter(account)
+        isolation.enter(account, runs=bool(kind.facts.get("apart")))
         return feed(handle, forward)
     fetcher.enter(source, account, own_port=getattr(prepared, "port", None))
     resolver = fetcher.resolver_state()

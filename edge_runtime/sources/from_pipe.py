@@ -8,7 +8,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.camera_address import on_network
 from edgeveil.edge_runtime.errors import DeviceFailed, Disconnected, FrameDropped, Stalled, Unsupported
-from edgeveil.edge_runtime.sources.base import STALL_S, Camera, Sensor
+from edgeveil.edge_runtime.sources.base import STALL_S, Camera, Freshness, Sensor
 from edgeveil.edge_runtime.sources.convert import decode, fit, fits, need_image
 from edgeveil.edge_runtime.sources.feeding import DROPPED, FAILED, JPEG, MESSAGE, READING
 from edgeveil.edge_runtime.sources.http import MAX_JPEG_BYTES
@@ -21,12 +21,15 @@ class FetchedSource(Camera):
     """Frames of the pipe ``handle``, which stays open: a source that failed is opened again on the same one.
 
     ``name`` is the camera's address without credentials, ``sensor`` what it must give (``manifest.sensor.expected``).
+    Frames of a ``quiet`` one may be equal for long.
     """
 
-    def __init__(self, handle: int, name: str, sensor: Sensor) -> None:
+    def __init__(self, handle: int, name: str, sensor: Sensor, *, quiet: bool = False) -> None:
         need_image(sensor, "a camera of another process")
         self.raw_on_network = on_network(name)
         super(FetchedSource, self).__init__(name, sensor)
+        if quiet:
+            self.freshness = Freshness(name, float("inf"))
         self._handle, self._dtype = handle, np.dtype(sensor["dtype"])
         self._size = int(np.prod(sensor["shape"])) * self._dtype.itemsize
         self._ahead = self._read()

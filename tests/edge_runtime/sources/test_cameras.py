@@ -211,7 +211,7 @@ def test_a_library_that_is_not_here_is_named_with_how_to_get_it(monkeypatch, tex
 def test_the_hint_is_that_of_the_board():
     board = "Raspberry Pi 4 Model B Rev 1.2"
     assert "apt install python3-picamera2" in str(missing("x", "picamera2", board))
-    assert "no wheel for ARM" in str(missing("x", "realsense", "NVIDIA Jetson Nano Developer Kit"))
+    assert "wheels for x86-64 and 64-bit ARM" in str(missing("x", "realsense", "NVIDIA Jetson Nano Developer Kit"))
 
 
 # picamera2 and pyrealsense2
