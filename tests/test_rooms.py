@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        90_068,
+        90_276,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -47,14 +47,14 @@ BUDGETS = {
         "does, exact means, and cameras of any size.",
     ),
     "spine lines": Budget(
-        80_753, 52_000, "The product without ext/; own networks, wrap and cameras of any size are in it."
+        80_961, 52_000, "The product without ext/; own networks, wrap and cameras of any size are in it."
     ),
     "modules": Budget(
-        450,
+        451,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of the fitting of networks, 9 of formats and "
-        "of data larger than memory, 1 of resizing.",
+        "of data larger than memory, 1 of resizing, 1 of a camera's modes.",
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
@@ -68,7 +68,7 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        78_835,
+        79_078,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and of "

@@ -29,8 +29,9 @@ class Source(object):
     ``samples`` of a series, ``series_only``, ``windows`` of a series, ``subjects`` (has --subject-column), ``shared``
     (several may read it); ``port``, its default, where raw frames come over a network, by ``tls``; ``daemon``, a
     pattern of places that a daemon serves; ``interface`` (a network interface is its sensor); ``device_file``, what a
-    number is put behind; ``devices`` and ``groups`` of a service's unit; ``writes_files`` (so does its library);
-    ``calls`` and ``ioctls`` (sandbox/allowed_calls.py), where its system calls were measured.
+    number is put behind; ``options``, a pattern by the name of each that may follow a question mark; ``devices`` and
+    ``groups`` of a service's unit; ``writes_files`` (so does its library); ``calls`` and ``ioctls``
+    (sandbox/allowed_calls.py), where its system calls were measured.
     """
 
     size: Optional[int] = None
