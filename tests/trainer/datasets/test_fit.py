@@ -124,6 +124,21 @@ def test_a_film_of_another_size_runs_where_the_bundle_has_a_fit(tmp_path):
         VideoSource(film, expected(rules.input, rules.capture._replace(fit=None)))
 
 
+def test_a_data_set_of_crops_meets_a_camera_of_640_x_480_and_one_of_1280_x_720(tmp_path):
+    rng = np.random.default_rng(2)
+    x, labels = rng.integers(0, 256, (160, 32, 32, 3)).astype(np.uint8), np.arange(160)
+    np.savez(tmp_path / "crops.npz", x=x, y=labels % 2, z=labels // 2 % 2, subject=labels // 4)
+    recipe = first_guess(Given(f"npz:{tmp_path}/crops.npz", capture="32x32x3", fit="crop"))
+    assert np.array_equal(datasets.load(recipe).x, x)
+    rules = parse({"capture": recipe.capture.manifest(), "input": recipe.capture.input()})
+    assert expected(rules.input, rules.capture)["any_size"]
+    for size in ((480, 640), (720, 1280)):
+        picture = rng.integers(0, 256, (*size, 3)).astype(np.uint8)
+        ((_, frame),) = Runner(rules).frames(RawFrame(picture, 0))
+        middle = picture[:, (size[1] - size[0]) // 2 :][:, : size[0]]
+        assert np.array_equal(frame._data, Fit("stretch", "area", (32, 32))(middle))
+
+
 def test_the_way_is_signed_and_only_these_three_are_taken():
     document = bundles.captured_example()[0]
     document["capture"].update(crop=None, measure="value", low=None, high=None, slots=1, resize="area")
