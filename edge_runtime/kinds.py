@@ -49,8 +49,25 @@ def needs_daemon(source: str) -> bool:
 
 def device_file(source: str) -> Optional[str]:
     """The device file of ``camera:0``, ``camera:/dev/...`` or ``serial:/dev/...,...``; None of any other source."""
-    start, place = fact_of(SOURCES, source, "device_file"), source.partition(":")[2].partition(",")[0]
+    start, place = fact_of(SOURCES, source, "device_file"), re.split("[,?]", source.partition(":")[2])[0]
     return None if start is None else start + place if place.isdigit() else place
+
+
+def options_of(source: str) -> Dict[str, str]:
+    """The options behind a source's question mark, where its kind has any. Raises ``BadInput`` for others."""
+    known, values = fact_of(SOURCES, source, "options"), {}
+    text = source.partition("?")[2] if known else ""
+    for pair in text.split("&") if text else []:
+        name, _, value = pair.partition("=")
+        if name in values or not re.fullmatch(known.get(name, "(?!)"), value):
+            words = (
+                "{} ({})".format(one, pattern.replace("|", ", ")) if re.fullmatch(r"[\w|]+", pattern) else one
+                for one, pattern in known.items()
+            )
+            problem = "expected {}, each once, as in {}; got {!r}"
+            raise BadInput(problem.format(", ".join(words), fact_of(SOURCES, source, "forms")[-1], pair))
+        values[name] = value
+    return values
 
 
 def check_source(text: str) -> Tuple[str, str]:
@@ -58,6 +75,7 @@ def check_source(text: str) -> Tuple[str, str]:
     kind, colon, where = text.partition(":")
     entry = SOURCES.find(kind) if colon else None
     if entry is not None and (where or entry.facts.get("bare")):
+        options_of(text)
         return kind, where
     known = _all(SOURCES)
     kinds = ", ".join(name + ":" for name in sorted(known))

@@ -10,7 +10,7 @@ from edgeveil.edge_runtime.util.validate import Field, Problem, Table
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "float32")
 MEASURES = ("value", "depth", "height", "seen")
-FITS = ("stretch", "letterbox")
+FITS = ("stretch", "letterbox", "crop")  # without one of them, another size is refused
 MAX_SLOTS = 64
 MOST_RATE_HZ = 100000
 MOST_GAP_S = 3600

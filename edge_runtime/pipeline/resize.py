@@ -5,7 +5,7 @@ BLAS or OpenCV adds.
 """
 
 from math import gcd
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -39,8 +39,11 @@ def area(size: Sequence[int], to: Sequence[int], dtype: np.dtype) -> Function:
     def run(picture: np.ndarray) -> np.ndarray:
         channels = picture.shape[2]
         rows = first(picture.reshape(size[0], -1)).reshape(to[0], size[1], channels)
-        columns = second(np.ascontiguousarray(rows.transpose(1, 0, 2)).reshape(size[1], -1))
-        total = columns.reshape(to[1], to[0], channels).transpose(1, 0, 2).astype(quotient)
+        turned = np.empty((size[1], channels, to[0]), rows.dtype)
+        for channel in range(channels):  # all of a pixel at once would be a call for each pixel
+            turned[:, channel] = rows[..., channel].T
+        columns = second(turned.reshape(size[1], -1))
+        total = columns.reshape(to[1], channels, to[0]).transpose(2, 0, 1).astype(quotient)
         return (total / quotient.type(tall * wide)).astype(np.float32, copy=False)
 
     return run
@@ -67,13 +70,13 @@ def _sums(shares: List[_Share], dtype: np.dtype) -> Function:
     weighted = [(rows, None if (weights == 1).all() else weights[:, None].astype(dtype)) for rows, weights in shares]
 
     def run(values: np.ndarray) -> np.ndarray:
-        total = np.zeros((len(shares[0][0]), values.shape[1]), dtype)
+        total: Any = None
         for rows, weights in weighted:
             part = values.take(rows, axis=0).astype(dtype, copy=False)
             if weights is not None:
                 part *= weights
-            total += part
-        return total
+            total = part if total is None else np.add(total, part, out=total)
+        return np.asarray(total)
 
     return run
 

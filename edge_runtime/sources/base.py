@@ -31,10 +31,10 @@ class Source(object):
     (several may read it); ``port``, its default, where raw frames come over a network, by ``tls``; ``daemon``, a
     pattern of places that a daemon serves; ``apart`` (a process of its own reads it, which may start programs);
     ``quiet`` (its frames may be equal for long); ``interface`` (a network interface is its sensor); ``device_file``,
-    what a number is put behind; ``listed`` (its place is the name of a device of that subsystem, "iio"); ``devices``
-    and ``groups`` of a service's unit, ``own_unit``, a pattern of places that need a unit of the user's own;
-    ``writes_files`` (so does its library); ``calls`` and ``ioctls`` (sandbox/allowed_calls.py), where its system calls
-    were measured.
+    what a number is put behind; ``options``, a pattern by the name of each that may follow a question mark; ``listed``
+    (its place is the name of a device of that subsystem, "iio"); ``devices`` and ``groups`` of a service's unit,
+    ``own_unit``, a pattern of places that need a unit of the user's own; ``writes_files`` (so does its library);
+    ``calls`` and ``ioctls`` (sandbox/allowed_calls.py), where its system calls were measured.
     """
 
     size: Optional[int] = None
@@ -125,7 +125,8 @@ class Pace(object):
 class Freshness(object):
     """Tells a frozen camera from a quiet scene: a sensor has noise, so no two of its pictures are equal.
 
-    ``check`` raises ``Stalled`` when only the same picture has come for ``limit_s``. It compares every fourth pixel.
+    ``check`` raises ``Stalled`` when only the same picture has come for ``limit_s``. It compares every fourth value of
+    every fourth row.
     """
 
     def __init__(self, what: str, limit_s: float = STALL_S, clock: Callable[[], float] = time.monotonic) -> None:
@@ -135,7 +136,7 @@ class Freshness(object):
 
     def check(self, picture: np.ndarray) -> None:
         """Compare one picture (height, width, ...) with the last."""
-        seen = zlib.crc32(picture[::4, ::4].tobytes())
+        seen = zlib.crc32(picture.reshape(len(picture), -1)[::4, ::4].tobytes())
         now = self._clock()
         if seen != self._last:
             self._last, self._since = seen, now

@@ -78,9 +78,13 @@ class VideoSource(Source):
         if not good and self._count and self._place < ENDS_EARLY * self._count:
             raise SourceFailed("{} is damaged: it ends at frame {} of {}".format(self._path, self._place, self._count))
         if not good and self._repeat:
+            # An isolated process may not be able to open it again; some films cannot be wound back.
+            self._film.set(self._cv2.CAP_PROP_POS_FRAMES, 0)
+            self._place = 0
+            good, picture = self._film.read()
+        if not good and self._repeat:
             self._film.release()
             self._open()
-            self._place = 0
             good, picture = self._film.read()
         return fit(picture, self._spec) if good else None
 

@@ -83,7 +83,7 @@ def new(
             help="Of a camera, repeated: frame=640x480x3, what it gives, width, height and channels; size=32x32, what "
             "the network gets, or 32x32x1 for gray; crop=480x480, the part that is used (the middle), 480x480+80+0, or "
             "people: a patch around each person under a depth camera that looks straight down; fit=letterbox, "
-            "pictures of any size are brought to the frame, with black around, or stretch.",
+            "pictures of any size are brought to the frame, with black around; or crop, their middle, or stretch.",
         ),
     ] = None,
     series: Series = None,

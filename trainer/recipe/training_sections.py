@@ -238,10 +238,10 @@ class Capture(Section):
     resize: Literal["nearest", "area"] = Field(
         default="nearest", description='How frames are resized. "area" (the mean) is for "value" alone.'
     )
-    fit: Literal["stretch", "letterbox"] | None = Field(
+    fit: Literal["stretch", "letterbox", "crop"] | None = Field(
         default=None,
         description='How pictures of any size are brought to `frame`: "stretch" fills it, "letterbox" keeps the ratio '
-        "of the sides, with black around. Left out: every picture has that size.",
+        'of the sides, with black around, and "crop" takes the middle that has it. Left out: another size is refused.',
     )
     slots: int = Field(default=1, ge=1, le=64, description="Frames sent per tick: the most people at a time.")
     tick_hz: float = Field(

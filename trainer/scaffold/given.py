@@ -123,7 +123,7 @@ class Given:
     """The words of the command: where the data are, which columns say what, and what the camera gives.
 
     ``capture`` is WIDTHxHEIGHTxCHANNELS, ``size`` WIDTHxHEIGHT or WIDTHxHEIGHTx1, ``crop`` WIDTHxHEIGHT,
-    WIDTHxHEIGHT+LEFT+TOP or ``people``. ``fit`` brings pictures of any size to ``capture``: stretch or letterbox.
+    WIDTHxHEIGHT+LEFT+TOP or ``people``. ``fit`` brings pictures of any size to ``capture``: one of ``FITS``.
     """
 
     source: str
@@ -258,7 +258,7 @@ def capture_section(given: Given) -> dict[str, Any] | None:
             came = "x".join(map(str, sides))
             raise BadInput(
                 f"--camera frame: expected what the pictures are, {came}; got {given.capture}. "
-                "Or say with --camera fit=letterbox, or stretch, how they are brought to that."
+                f"Or say with --camera fit={', '.join(FITS[:-1])} or {FITS[-1]} how they are brought to that."
             )
     section: dict[str, Any] = {
         "frame": {"shape": [rows, columns] if channels == 1 else [rows, columns, channels], "dtype": _dtype(given)}

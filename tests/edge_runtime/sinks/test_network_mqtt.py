@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import time
 
 import numpy as np
@@ -45,6 +46,7 @@ def test_frames_format_status_and_labels_arrive(broker):
     for n in range(50):
         sink.write(network_receivers.frame(n))
     assert network_receivers.eventually(lambda: len(listener.on("hall/door/label/label/0")) == 50)
+    assert sink._socket_now().getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)  # a record waits for no other
     first = FORM.decode(listener.on("hall/door")[0])
     assert np.array_equal(first.outputs["frame"], network_receivers.frame(0).outputs["frame"])
     assert json.loads(listener.on("hall/door/format")[0]) == FORM.document

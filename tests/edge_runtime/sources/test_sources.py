@@ -219,6 +219,25 @@ def test_a_recording_can_be_repeated_and_its_numbers_go_on(tmp_path):
     assert round(clock.now - 100.0, 6) == 0.6
 
 
+@pytest.mark.parametrize("winds_back", [True, False])
+def test_a_film_is_repeated_without_opening_it_again_where_it_winds_back(tmp_path, monkeypatch, winds_back):
+    """An isolated process may have lost the right to the folder."""
+    film = cv2.VideoWriter(str(tmp_path / "f.avi"), cv2.VideoWriter_fourcc(*"MJPG"), 1000.0, (64, 48))
+    for level in (10, 90, 170, 250):
+        film.write(np.full((48, 64, 3), level, np.uint8))
+    film.release()
+    spec = Input("x", "image", (48, 64, 1), "uint8", 0, 255)
+    with open_source(f"video:{tmp_path}/f.avi", spec, realtime=True, repeat=True) as source:
+        if winds_back:
+            (tmp_path / "f.avi").unlink()
+        else:
+            monkeypatch.setattr(source._cv2, "CAP_PROP_POS_FRAMES", -1)
+        frames = [source.next() for _ in range(10)]
+    assert [frame.index for frame in frames] == list(range(10))
+    levels = [round(int(frame._data[0, 0, 0]) / 80) for frame in frames]
+    assert levels == [0, 1, 2, 3] * 2 + [0, 1]
+
+
 @pytest.mark.parametrize("line", ["soon 0.png", "0.1", "0.1 /etc/passwd", "-1 0.png", "nan 0.png"])
 def test_a_list_of_times_that_is_none_is_refused_by_its_line(tmp_path, line):
     recording(tmp_path, [0.0])

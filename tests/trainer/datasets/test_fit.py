@@ -58,8 +58,14 @@ def given(folder, *camera, **more):
 @pytest.mark.parametrize(
     ("fit", "further"),
     nightly_but(
-        (("stretch", ()), ("stretch", ("size=16x16x1",)), ("letterbox", ()), ("letterbox", ("size=16x16x1",))),
-        ("stretch", ()),
+        (
+            ("stretch", ()),
+            ("stretch", ("size=16x16x1",)),
+            ("letterbox", ()),
+            ("letterbox", ("size=16x16x1",)),
+            ("crop", ()),
+        ),
+        ("crop", ()),
         ("letterbox", ("size=16x16x1",)),
     ),
 )
@@ -118,7 +124,22 @@ def test_a_film_of_another_size_runs_where_the_bundle_has_a_fit(tmp_path):
         VideoSource(film, expected(rules.input, rules.capture._replace(fit=None)))
 
 
-def test_the_way_is_signed_and_only_these_two_are_taken():
+def test_a_data_set_of_crops_meets_a_camera_of_640_x_480_and_one_of_1280_x_720(tmp_path):
+    rng = np.random.default_rng(2)
+    x, labels = rng.integers(0, 256, (160, 32, 32, 3)).astype(np.uint8), np.arange(160)
+    np.savez(tmp_path / "crops.npz", x=x, y=labels % 2, z=labels // 2 % 2, subject=labels // 4)
+    recipe = first_guess(Given(f"npz:{tmp_path}/crops.npz", capture="32x32x3", fit="crop"))
+    assert np.array_equal(datasets.load(recipe).x, x)
+    rules = parse({"capture": recipe.capture.manifest(), "input": recipe.capture.input()})
+    assert expected(rules.input, rules.capture)["any_size"]
+    for size in ((480, 640), (720, 1280)):
+        picture = rng.integers(0, 256, (*size, 3)).astype(np.uint8)
+        ((_, frame),) = Runner(rules).frames(RawFrame(picture, 0))
+        middle = picture[:, (size[1] - size[0]) // 2 :][:, : size[0]]
+        assert np.array_equal(frame._data, Fit("stretch", "area", (32, 32))(middle))
+
+
+def test_the_way_is_signed_and_only_these_three_are_taken():
     document = bundles.captured_example()[0]
     document["capture"].update(crop=None, measure="value", low=None, high=None, slots=1, resize="area")
     document["capture"]["frame"].update(shape=[9, 9], dtype=document["input"]["dtype"], unit_mm=None)
@@ -126,7 +147,7 @@ def test_the_way_is_signed_and_only_these_two_are_taken():
     assert parse_capture(document["capture"]).fit is None
     document["capture"]["fit"] = "letterbox"
     assert parse_capture(document["capture"]).fit == "letterbox"
-    for wrong in ("crop", None, 1):
+    for wrong in ("cover", None, 1):
         document["capture"]["fit"] = wrong
         with pytest.raises(BundleRefused, match=r"capture\.fit"):
             check_capture(document["capture"], document["input"])
@@ -140,10 +161,10 @@ def test_pictures_of_several_sizes_are_refused_with_the_options_that_bring_them_
     assert "x3 --camera fit=letterbox, or fit=stretch." in wrong
     frame, fit = (word.strip(",") for word in wrong.split("--camera ")[1:3])
     assert datasets.load(first_guess(given(folder, frame.strip(), fit.split(",")[0]))).x.ndim == 4
-    with pytest.raises(BadInput, match=r"got 32x24x3\. Or say with --camera fit=letterbox, or stretch"):
+    with pytest.raises(BadInput, match=r"got 32x24x3\. Or say with --camera fit=stretch, letterbox or crop how"):
         first_guess(given(folder, "frame=32x24x3"))
-    with pytest.raises(BadInput, match="expected stretch or letterbox, without crop=people; got crop"):
-        first_guess(given(folder, "frame=32x24x3", "fit=crop"))
+    with pytest.raises(BadInput, match="expected stretch or letterbox or crop, without crop=people; got cover"):
+        first_guess(given(folder, "frame=32x24x3", "fit=cover"))
     with pytest.raises(BadInput, match="--camera fit does not go with images"):
         first_guess(given(folder, "fit=letterbox"))
 
