@@ -199,8 +199,8 @@ def test_a_folder_that_is_yet_to_be_made_is_written_as_the_user_where_he_may(tmp
         if parent.stat().st_mode & 0o077 == 0:
             parent.chmod(0o755)
     line = Line(uid=b"1000")
-    Board(line, root=str(home / "a/edgeveil")).run(["mkdir", "x"])
-    assert (["sudo", "-n", "mkdir", "x"] if sudo else ["mkdir", "x"]) == line.ran[-1].split()
+    Board(line, root=str(home / "a/edgeveil")).run(["true"])
+    assert (["sudo", "-n", "true"] if sudo else ["true"]) == line.ran[-1].split()
 
 
 # This Python lies in root's home, which no other user may enter: for this one there is nothing else in it.
@@ -233,9 +233,11 @@ class Home:
         self.path = f"{sudo.parent}:{os.environ['PATH']}"
 
     def run(self, command, *, data=b"", timeout_s=120):
-        words = ["unshare", "--mount", "sh", "-c", AS_NOBODY, "sh", str(self.pythons), *map(str, command)]
+        words = ["unshare", "--mount", "sh", "-c", AS_NOBODY, "sh", str(self.pythons)]
         where = {"env": {"HOME": str(self.home), "PATH": self.path}, "cwd": "/"}
-        done = subprocess.run(words, input=data, capture_output=True, check=False, timeout=timeout_s, **where)
+        done = subprocess.run(
+            [*words, *map(str, command)], input=data, capture_output=True, check=False, timeout=timeout_s, **where
+        )
         return Completed(done.returncode, done.stdout, done.stderr)
 
     def put(self, data, path, progress=lambda *_: None):
@@ -247,10 +249,10 @@ class Home:
 
 def test_a_user_without_sudo_flashes_into_his_home_and_nowhere_else(owner, edgeveil, monkeypatch):  # noqa: F811
     monkeypatch.setattr(board_module, "read_agent", lambda name: light(READ_AGENT(name)))
-    with tempfile.TemporaryDirectory(dir="/opt") as top:
-        Path(top).chmod(0o755)
-        line = Home(Path(top))
-        line.folder, line.root = Path(top), line.home / "edgeveil"
+    with tempfile.TemporaryDirectory(dir="/opt") as place:
+        Path(place).chmod(0o755)
+        line = Home(Path(place))
+        line.folder, line.root = Path(place), line.home / "edgeveil"
         if line.run([sys.executable, "-c", "import numpy"]).code:
             pytest.skip("NO OTHER USER CAN RUN THIS PYTHON HERE")
         where = ["--for", owner[0] / "board.toml", "--trust", owner[0] / "root", "--no-service"]
