@@ -22,8 +22,8 @@ def keep(folder: str, paths: List[str]) -> None:
     if os.path.exists(os.path.join(folder, LIST)) or not os.path.lexists(paths[0]):
         return
     shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder)
-    os.chmod(folder, 0o700)
+    os.makedirs(os.path.dirname(folder), exist_ok=True)
+    os.mkdir(folder, 0o700)
     names: Dict[str, Optional[str]] = {}
     for number, path in enumerate(paths):
         names[path] = str(number) if os.path.lexists(path) else None
@@ -72,11 +72,21 @@ def _restore(folder: str) -> None:
 
 
 def _copy(source: str, target: str) -> None:
-    status = os.lstat(source)
+    """A file with its owner and mode, by descriptors; a link, as units have them, as it is."""
     if os.path.lexists(target):
         os.remove(target)
-    shutil.copy2(source, target, follow_symlinks=False)
-    os.chown(target, status.st_uid, status.st_gid, follow_symlinks=False)
+    if os.path.islink(source):
+        os.symlink(os.readlink(source), target)
+        return
+    with open(source, "rb") as file:
+        status, data = os.fstat(file.fileno()), file.read()
+    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        os.fchown(file.fileno(), status.st_uid, status.st_gid)
+        os.fchmod(file.fileno(), status.st_mode & 0o777)
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _call(command: List[str]) -> int:

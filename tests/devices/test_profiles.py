@@ -51,6 +51,7 @@ def test_the_boards_that_ship():
         "raspberry-pi-cpu-32",
         "raspberry-pi3-ncs2",
         "raspberry-pi5",
+        "raspberry-pi5-hailo10h",
         "raspberry-pi5-hailo8",
         "raspberry-pi5-hailo8l",
         "rockchip-rk3588",
@@ -96,6 +97,12 @@ def test_every_shipped_profile_is_sound(name):
 def test_systems_that_are_sold_now_have_a_recipe(system, python, names):
     for name in names:
         assert profiles.load(name).recipe(python).packages, (system, name)
+
+
+def test_a_hailo_10h_is_no_board_that_is_guessed_and_says_what_runs_the_model():
+    board = profiles.load("raspberry-pi5-hailo10h")
+    assert (board.models, board.accelerator_path) == ((), None)
+    assert "the model runs on the processor" in board.text()
 
 
 def test_a_system_that_no_interpreter_is_for_says_so_everywhere():

@@ -97,7 +97,7 @@ TRUST = TrustFacts("00", 1, ("aa",), files={"root.pub": b"k"})
 
 @pytest.mark.parametrize("facts", ["new", "used"])
 def test_the_trial_has_no_password_and_stops_no_service(facts, made):
-    board = Facts("aarch64", "3.11.2", 10**10, False, True, True, interpreters={"numpy": "2.4.0"})
+    board = Facts("aarch64", "3.11.2", 10**10, False, True, True, interpreters={"numpy": "2.4.0", "cv2": "4.11.0"})
     if facts == "used":
         board = replace(board, edgeveil=Installed("00", 0, "00", 1, ("aa",), service=True))
     wanted = Wanted(SOURCE, ("none",))
@@ -114,7 +114,7 @@ def test_the_trial_has_no_password_and_stops_no_service(facts, made):
 
 
 def test_a_card_brings_the_file_to_the_cameras_group(made):
-    board = Facts("aarch64", "3.11.2", 10**10, False, True, True, interpreters={"numpy": "2.4.0"})
+    board = Facts("aarch64", "3.11.2", 10**10, False, True, True, interpreters={"numpy": "2.4.0", "cv2": "4.11.0"})
     done = plan(board, BUNDLE, PI, Wanted(SOURCE, ("none",)), trust=TRUST, service_files=lambda _: made)
     job = json.loads(sd_card.tree(done, ROOT, {})["job.json"])
     assert job["places"]["system/camera.json"] == "/etc/edgeveil/camera.json"

@@ -1,14 +1,18 @@
 """What a source and its sinks need is asked of the board before its first change: by dry run, flash and check alike."""
 
+import json
 import os
 import re
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from edgeveil.devices import profiles
 from edgeveil.devices.agents import gather_facts
+from edgeveil.devices.flashing import board as board_module
 from edgeveil.devices.flashing import flash as flashing
 from edgeveil.devices.flashing import needs
 from edgeveil.devices.flashing.board import Board
@@ -19,11 +23,12 @@ from edgeveil.edge_runtime.errors import Missing
 from edgeveil.edge_runtime.kinds import SINKS, SOURCES
 from edgeveil.edge_runtime.sinks import broker
 from tests.devices.flashing.test_every_state import edgeveil, flash, new, owner, top, used  # noqa: F401 - fixtures
-from tests.support.boards.owners import Recorded
+from tests.support.boards.owners import Recorded, light
 from tests.support.checkout import ROOT
 
 pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="a board's steps are root's"), pytest.mark.programs]
 PI = profiles.load("raspberry-pi-cpu")
+READ_AGENT = board_module.read_agent
 MQTT = "mqtts://broker/hall?"
 NUMPY = "ImportError: numpy.core.multiarray failed to import"
 OTHER = f"does not load ({NUMPY}): it was built for another numpy than"
@@ -194,5 +199,68 @@ def test_a_folder_that_is_yet_to_be_made_is_written_as_the_user_where_he_may(tmp
         if parent.stat().st_mode & 0o077 == 0:
             parent.chmod(0o755)
     line = Line(uid=b"1000")
-    Board(line, root=str(home / "a/edgeveil")).run(["mkdir", "x"])
-    assert (["sudo", "-n", "mkdir", "x"] if sudo else ["mkdir", "x"]) == line.ran[-1].split()
+    Board(line, root=str(home / "a/edgeveil")).run(["true"])
+    assert (["sudo", "-n", "true"] if sudo else ["true"]) == line.ran[-1].split()
+
+
+# This Python lies in root's home, which no other user may enter: for this one there is nothing else in it.
+AS_NOBODY = """
+set -e
+mount --make-rprivate /
+mount --bind /root/.pyenv "$1"
+mount -t tmpfs -o mode=755 tmpfs /root
+mkdir /root/.pyenv
+mount --bind "$1" /root/.pyenv
+shift
+exec setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all --inh-caps=-all "$@"
+"""
+
+
+class Home:
+    """A transport to this machine as a user without rights, who has a home and no sudo."""
+
+    name, trusted, python = "hall@board", True, sys.executable
+
+    def __init__(self, folder):
+        self.home, self.pythons = folder / "home", folder / "pythons"
+        self.home.mkdir()
+        self.pythons.mkdir()
+        os.chown(self.home, 65534, 65534)
+        sudo = folder / "bin/sudo"
+        sudo.parent.mkdir()
+        sudo.write_text("#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n")
+        sudo.chmod(0o755)
+        self.path = f"{sudo.parent}:{os.environ['PATH']}"
+
+    def run(self, command, *, data=b"", timeout_s=120):
+        words = ["unshare", "--mount", "sh", "-c", AS_NOBODY, "sh", str(self.pythons)]
+        where = {"env": {"HOME": str(self.home), "PATH": self.path}, "cwd": "/"}
+        done = subprocess.run(
+            [*words, *map(str, command)], input=data, capture_output=True, check=False, timeout=timeout_s, **where
+        )
+        return Completed(done.returncode, done.stdout, done.stderr)
+
+    def put(self, data, path, progress=lambda *_: None):
+        self.run(["sh", "-c", 'cat > "$1"', "sh", path], data=data)
+
+    def close(self):
+        pass
+
+
+def test_a_user_without_sudo_flashes_into_his_home_and_nowhere_else(owner, edgeveil, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(board_module, "read_agent", lambda name: light(READ_AGENT(name)))
+    with tempfile.TemporaryDirectory(dir="/opt") as place:
+        Path(place).chmod(0o755)
+        line = Home(Path(place))
+        line.folder, line.root = Path(place), line.home / "edgeveil"
+        if line.run([sys.executable, "-c", "import numpy"]).code:
+            pytest.skip("NO OTHER USER CAN RUN THIS PYTHON HERE")
+        where = ["--for", owner[0] / "board.toml", "--trust", owner[0] / "root", "--no-service"]
+        line.root = "/opt/edgeveil-of-root"
+        code, _, said = edgeveil(line, "flash", owner[1], *where)
+        assert (code, "a folder of the user's own by root there" in said) == (2, True), said
+        line.root = line.home / "a/edgeveil"
+        code, _, said = edgeveil(line, "flash", owner[1], *where)
+        assert code == 0, said
+        code, out, _ = edgeveil(line, "board", "status", "--json")
+        assert (code, json.loads(out)["service"], (line.root / "current").is_symlink()) == (0, None, True)

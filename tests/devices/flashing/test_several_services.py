@@ -109,7 +109,16 @@ def test_the_probe_finds_every_service_of_a_board(tmp_path, monkeypatch):
 
 
 def test_the_plan_of_another_service_names_its_users_and_its_ledger():
-    facts = Facts("aarch64", "3.11.2", 10**10, False, True, True, interpreters={"numpy": "2.4.0"}, services=(THERE,))
+    facts = Facts(
+        "aarch64",
+        "3.11.2",
+        10**10,
+        False,
+        True,
+        True,
+        interpreters={"numpy": "2.4.0", "cv2": "4.11.0"},
+        services=(THERE,),
+    )
     bundle = BundleFacts("11", "hall", 1, 1, "aa", data=b"x", runtime=b"y", spends=True)
     done = plan(
         facts,
