@@ -72,7 +72,7 @@ class Broker(object):
     secrets.
 
     ``options`` are those of the URI, of which ``known`` are not the broker's. The password comes from a file or the
-    environment. Raises ``BadInput``, ``NeedsPaho``.
+    environment. Raises ``BadInput``, ``NeedsClient``.
     """
 
     def __init__(self, uri: str, known: Optional[Known] = None) -> None:

@@ -21,11 +21,6 @@ from tests.support import bundles
             "camera",
             "/dev/video10 needs a device, and the service that sends",
         ),
-        (
-            Wanted("camera:0", ("nats://broker/hall",)),
-            "camera",
-            "nats://broker/hall needs nats-py, which flash does not",
-        ),
     ],
 )
 def test_a_wrong_place_is_refused_before_the_board_is_asked(tmp_path, wanted, sensor, said):
