@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        90_628,
+        90_647,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -47,7 +47,7 @@ BUDGETS = {
         "asked of the board before its first change; 240 settings that come back, services that are not well, "
         "and bundles that leak; 50 systems without an interpreter, and a Pi 5's throttling.",
     ),
-    "spine lines": Budget(81_323, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(81_342, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         451,
         400,
@@ -67,7 +67,7 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        79_285,
+        79_318,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "

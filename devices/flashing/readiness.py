@@ -43,9 +43,7 @@ def wanted_needs(wanted: Wanted, profile: Profile) -> list[needs.Need]:
 def _needed(facts: Facts, profile: Profile, wants: Sequence[needs.Need]) -> Iterator[Finding]:
     for need in wants:
         why = need.state(facts)
-        yield Finding(
-            f"{need.what} for {need.of}", why or "there", need.cured(facts.board, profile.name) if why else None
-        )
+        yield Finding(f"{need.what} for {need.of}", why or "there", need.cured(profile, facts) if why else None)
 
 
 def _system(facts: Facts, profile: Profile) -> Iterator[Finding]:

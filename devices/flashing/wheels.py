@@ -20,6 +20,7 @@ from edgeveil.devices.flashing.records import BundleFacts, TrustFacts, Wheels
 from edgeveil.devices.profiles import Install, Profile
 from edgeveil.devices.transports.base import digest
 from edgeveil.devices.zipapp import zipapp_bytes
+from edgeveil.edge_runtime import late_imports
 from edgeveil.edge_runtime.bundle.policy import POLICY_FILE, Policy, leaks, open_policy
 from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle, read_file
 from edgeveil.edge_runtime.bundle.trust_file import read_trust_file
@@ -113,7 +114,11 @@ def _needed(served: Sequence[str]) -> list[str]:
             raise BadInput(
                 f"A package with its version was expected, or a source or sink that needs one ({', '.join(known)}); "
                 f"got {word}. "
-                + (f"{word} needs {libraries[0].what}: {libraries[0].cured(None, '')}." if libraries else "")
+                + (
+                    f"{word} needs {libraries[0].what}: {late_imports.cure(libraries[0].library, None)}."
+                    if libraries
+                    else ""
+                )
             )
     return list(dict.fromkeys(pins))
 
