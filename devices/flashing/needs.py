@@ -58,13 +58,17 @@ class Need:
         board = facts.board if facts is not None else next(iter(profile.models), None)
         version = (facts.python if facts is not None else profile.python).split(".")[:2]
         text = late_imports.cure(self.library, board)
-        # OpenCV's wheels are for 64 bits and Python 3.7 on; paho-mqtt's is for any.
-        offered = self.library == "paho" or (profile.architecture != "armv7l" and tuple(map(int, version)) >= (3, 7))
-        if not self.wheel or not offered:
+        if not offered(self.library, profile.architecture, ".".join(version)):
             return text
         python = "" if ".".join(version) == profile.python else f" --python {'.'.join(version)}"
         wheels = f"edgeveil board wheels {profile.name}{python} --with {self.of.partition(':')[0]} --out DIR"
         return f"{text}; or collect wheels with it ({wheels}) and give them with --wheels"
+
+
+def offered(library: str, architecture: str, python: str) -> bool:
+    """Whether the index has the library for a board: OpenCV's wheels are for 64 bits and Python 3.7 on."""
+    fits = library != "opencv" or (architecture != "armv7l" and Version(python) >= Version("3.7"))
+    return bool(late_imports.library(library).wheel) and fits
 
 
 def of_wanted(wanted: Wanted, service: Service) -> list[Need]:
