@@ -106,9 +106,9 @@ def library(need: str) -> Library:
     return known or Library(name, need, {"": "install {}".format(name)})
 
 
-def cure(library: str, board: Optional[str]) -> str:
+def cure(need: str, board: Optional[str]) -> str:
     """What brings a library onto a board of that model; None: of none."""
-    cures = LIBRARIES[library].cures
+    cures = library(need).cures
     return cures.get(next((word for words, word in _BOARDS if words in (board or "")), ""), cures[""])
 
 

@@ -290,5 +290,5 @@ def plan_card(
     # A path that no unit can reach is refused here too; what the image has is known to its board alone.
     for need in needs.of_wanted(wanted, profile.service):
         if need.library and need.wheel not in (wheels.interpreters if wheels is not None else ()):
-            notes += (f"the image needs {need.what} for {need.of}: {need.cured(None, profile.name)}",)
+            notes += (f"the image needs {need.what} for {need.of}: {need.cured(profile)}",)
     return Plan(tuple(steps), artefact, "found out at first boot", notes, device)

@@ -51,14 +51,24 @@ class Need:
         why = facts.failed.get(package)
         return late_imports.broken(why, facts.interpreters.get("numpy")) if why else "missing"
 
-    def cured(self, board: str | None, profile: str) -> str:
-        """What to do on a board of that model, as a sentence without its full stop."""
+    def cured(self, profile: Profile, facts: Facts | None = None) -> str:
+        """What to do on a board of that profile, as a sentence without its full stop; ``facts`` are None for a card."""
         if not self.library:
             return self.cure
-        known = self.library in late_imports.LIBRARIES
-        text = late_imports.cure(self.library, board) if known else f"install {self.what}"
-        wheels = f"edgeveil board wheels {profile} --with {self.of.partition(':')[0]} --out DIR"
-        return text + (f"; or collect wheels with it ({wheels}) and give them with --wheels" if self.wheel else "")
+        board = facts.board if facts is not None else next(iter(profile.models), None)
+        version = (facts.python if facts is not None else profile.python).split(".")[:2]
+        text = late_imports.cure(self.library, board)
+        if not offered(self.library, profile.architecture, ".".join(version)):
+            return text
+        python = "" if ".".join(version) == profile.python else f" --python {'.'.join(version)}"
+        wheels = f"edgeveil board wheels {profile.name}{python} --with {self.of.partition(':')[0]} --out DIR"
+        return f"{text}; or collect wheels with it ({wheels}) and give them with --wheels"
+
+
+def offered(library: str, architecture: str, python: str) -> bool:
+    """Whether the index has the library for a board: OpenCV's wheels are for 64 bits and Python 3.7 on."""
+    fits = library != "opencv" or (architecture != "armv7l" and Version(python) >= Version("3.7"))
+    return bool(late_imports.library(library).wheel) and fits
 
 
 def of_wanted(wanted: Wanted, service: Service) -> list[Need]:
@@ -94,7 +104,7 @@ def check_needs(needs: list[Need], facts: Facts, profile: Profile, brought: Mapp
             used = True
         elif why:
             state = f"it is {why}" if why == "missing" else f"it is there, and {why}" if need.library else why
-            cured = need.cured(facts.board, profile.name)
+            cured = need.cured(profile, facts)
             raise Refused("needs", f"{need.what} was expected on the board, for {need.of}; {state}. {cured}.")
     return used
 

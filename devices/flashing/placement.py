@@ -18,6 +18,7 @@ from edgeveil.edge_runtime.device import CPU, forms
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 
 SPARE_BYTES = 16 * 2**20  # what must stay free: logs, a state file
+TRIAL_BYTES = 2 * 2**20  # of temporary files: a trial's outputs; as much stays free next to uploads
 STOCK = "16.0"  # Google's libedgetpu, its last
 OLDEST_PYTHON = Version("3.6")
 _UNREADABLE = Version("0")

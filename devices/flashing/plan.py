@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from edgeveil.devices.flashing.placement import SPARE_BYTES, place
+from edgeveil.devices.flashing.placement import SPARE_BYTES, TRIAL_BYTES, place
 from edgeveil.devices.flashing.records import (
     BundleFacts,
     Facts,
@@ -46,7 +46,6 @@ OWN_INIT = (
     "as a user without rights"
 )
 UPDATE_UNIT = "-update.service"
-TRIAL_BYTES = 2 * 2**20  # of its outputs, which are temporary files
 _WRITTEN = re.compile(r"(/var/lib|/var/cache|/run|/var/run)/edgeveil")
 
 
@@ -291,7 +290,7 @@ def check_space(facts: Facts, size: int) -> None:
             f"{needed // 2**20 + 1} MiB free were expected on the board; there are {facts.free_bytes // 2**20}. "
             "Remove old releases there (edgeveil board releases --keep 1), or make room.",
         )
-    for name, least in (("uploads", size + SPARE_BYTES), ("temporary", TRIAL_BYTES)):
+    for name, least in (("uploads", size + TRIAL_BYTES), ("temporary", TRIAL_BYTES)):
         there = facts.space.get(name)
         if size and there is not None and not there["same"] and there["free_bytes"] < least:
             what = {"uploads": "to which files are sent", "temporary": "where the trial writes"}[name]

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from packaging.version import Version
 
 from edgeveil.devices.flashing import needs
-from edgeveil.devices.flashing.placement import OLDEST_PYTHON, SPARE_BYTES, fits_driver, within
+from edgeveil.devices.flashing.placement import OLDEST_PYTHON, SPARE_BYTES, TRIAL_BYTES, fits_driver, within
 from edgeveil.devices.flashing.records import LIBRARIES, Facts, Wanted
 from edgeveil.devices.profiles import Backend, Install, Profile
 from edgeveil.edge_runtime.errors import BadInput
@@ -43,9 +43,7 @@ def wanted_needs(wanted: Wanted, profile: Profile) -> list[needs.Need]:
 def _needed(facts: Facts, profile: Profile, wants: Sequence[needs.Need]) -> Iterator[Finding]:
     for need in wants:
         why = need.state(facts)
-        yield Finding(
-            f"{need.what} for {need.of}", why or "there", need.cured(facts.board, profile.name) if why else None
-        )
+        yield Finding(f"{need.what} for {need.of}", why or "there", need.cured(profile, facts) if why else None)
 
 
 def _system(facts: Facts, profile: Profile) -> Iterator[Finding]:
@@ -64,7 +62,7 @@ def _system(facts: Facts, profile: Profile) -> Iterator[Finding]:
         few = facts.free_bytes < 4 * SPARE_BYTES
         yield Finding("storage", f"{free} MiB free", "sudo apt-get clean, or a larger card" if few else None)
     for one in facts.space.values():
-        if not one["same"] and one["free_bytes"] < SPARE_BYTES:
+        if not one["same"] and one["free_bytes"] < TRIAL_BYTES:
             yield Finding(one["folder"], f"{one['free_bytes'] // 2**20} MiB free", "make room there")
 
 

@@ -20,6 +20,7 @@ from edgeveil.devices.flashing.records import BundleFacts, TrustFacts, Wheels
 from edgeveil.devices.profiles import Install, Profile
 from edgeveil.devices.transports.base import digest
 from edgeveil.devices.zipapp import zipapp_bytes
+from edgeveil.edge_runtime import late_imports
 from edgeveil.edge_runtime.bundle.policy import POLICY_FILE, Policy, leaks, open_policy
 from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle, read_file
 from edgeveil.edge_runtime.bundle.trust_file import read_trust_file
@@ -62,7 +63,7 @@ def collect(
     hash. Raises ``BadInput`` for a missing wheel, one of an unknown hash, or one that differs from its hash.
     """
     recipe = profile.recipe(python) if not requirements else Install(python=python or profile.python)
-    requirements = [*(requirements or recipe.packages), *_needed(served)]
+    requirements = [*(requirements or recipe.packages), *_needed(served, profile, recipe.python)]
     if not requirements:
         raise BadInput(
             f"The recipe of {profile.name} for Python {recipe.python} has no wheels: install what the board's own "
@@ -95,26 +96,29 @@ def collect(
     return open_wheels(out)
 
 
-def _needed(served: Sequence[str]) -> list[str]:
-    """The packages that sources and sinks need. Raises ``BadInput`` for what is neither, or needs no package."""
+def _needed(served: Sequence[str], profile: Profile, python: str) -> list[str]:
+    """The packages that sources and sinks need on a board. Raises ``BadInput`` for what is neither or has none."""
     pins = []
     for word in served:
         kind = word.partition(":")[0]
-        registries = [registry for registry in (SOURCES, SINKS) if registry.find(kind) is not None]
-        libraries = [one for registry in registries for one in needs.libraries(registry, kind)]
-        pins += [EXTRAS[one.library] for one in libraries if one.library in EXTRAS]
-        if not any(one.library in EXTRAS for one in libraries):
-            known = [
-                k
-                for r in (SOURCES, SINKS)
-                for k in r.kinds()
-                if any(n.library in EXTRAS for n in needs.libraries(r, k))
-            ]
+        libraries = [one for registry in (SOURCES, SINKS) for one in needs.libraries(registry, kind)]
+        known = [one.library for one in libraries if needs.offered(one.library, profile.architecture, python)]
+        pins += [EXTRAS[one] for one in known]
+        if known:
+            continue
+        if libraries:
+            cure = late_imports.cure(libraries[0].library, next(iter(profile.models), None))
             raise BadInput(
-                f"A package with its version was expected, or a source or sink that needs one ({', '.join(known)}); "
-                f"got {word}. "
-                + (f"{word} needs {libraries[0].what}: {libraries[0].cured(None, '')}." if libraries else "")
+                f"{word} needs {libraries[0].what}, which no package of the index is for on {profile.name} with Python "
+                f"{python}: {cure}."
             )
+        kinds = {
+            k for r in (SOURCES, SINKS) for k in r.kinds() if any(n.library in EXTRAS for n in needs.libraries(r, k))
+        }
+        raise BadInput(
+            "A package with its version was expected, or a source or sink that needs one "
+            f"({', '.join(sorted(kinds))}); got {word}. Leave it out."
+        )
     return list(dict.fromkeys(pins))
 
 

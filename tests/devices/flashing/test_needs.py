@@ -264,3 +264,21 @@ def test_a_user_without_sudo_flashes_into_his_home_and_nowhere_else(owner, edgev
         assert code == 0, said
         code, out, _ = edgeveil(line, "board", "status", "--json")
         assert (code, json.loads(out)["service"], (line.root / "current").is_symlink()) == (0, None, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "python", "words"),
+    [
+        ("raspberry-pi-cpu", "3.11.2", "edgeveil board wheels raspberry-pi-cpu --with camera --out DIR"),
+        ("raspberry-pi5", "3.12.3", "edgeveil board wheels raspberry-pi5 --python 3.12 --with camera --out DIR"),
+        ("raspberry-pi-cpu-32", "3.11.2", None),
+        ("jetson-nano", "3.6.9", None),
+    ],
+)
+def test_wheels_are_named_as_a_cure_where_the_index_has_them(name, python, words):
+    profile = profiles.load(name)
+    facts = Facts(profile.architecture, python, 10**9, False, True, True, board=profile.models[0])
+    opencv, *_ = needs.of_wanted(Wanted("camera:0", ()), profile.service)
+    cure = opencv.cured(profile, facts)
+    assert (words in cure) if words else "wheels" not in cure
+    assert ("sudo apt install python3-opencv" in cure) == name.startswith("raspberry")

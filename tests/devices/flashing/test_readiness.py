@@ -21,6 +21,7 @@ READY = Facts(
     "aarch64", "3.11.2", 10**10, False, True, True,
     board="Raspberry Pi 4 Model B Rev 1.4", interpreters={"numpy": "1.24.2", "ai-edge-litert": "2.3.0"},
 )  # fmt: skip
+FULL = {"folder": "/home/pi/.cache", "free_bytes": 4096, "same": False}
 STICKS = {"raspberry-pi3-ncs2": "usb:03e7", "coral-usb": "usb:1a6e"}
 
 
@@ -60,6 +61,7 @@ def test_an_interpreter_that_crashes_is_named_with_the_reason():
         ({"volatile": "overlay"}, "storage", OVERLAY_OFF),
         ({"read_only": True}, "storage", "remount,rw"),
         ({"free_bytes": 2**20}, "storage", "larger card"),
+        ({"space": {"uploads": FULL}}, "/home/pi/.cache", "make room there"),
         ({"sudo": False}, "sudo", "password_file"),
         ({"systemd": False}, "systemd", "--no-service"),
         ({"architecture": "armv7l"}, "processor", "write a system for aarch64"),

@@ -113,11 +113,20 @@ def test_what_a_source_or_a_sink_needs_comes_with_the_recipe(monkeypatch, tmp_pa
 
 @pytest.mark.parametrize(
     ("served", "words"),
-    [("npz:x", "or a source or sink that needs one"), ("libcamera:", "libcamera: needs picamera2"), ("cv3", "got cv3")],
+    [
+        ("npz:x", "or a source or sink that needs one"),
+        ("libcamera:", "libcamera: needs picamera2, .*: sudo apt install python3-picamera2"),
+        ("cv3", "got cv3"),
+    ],
 )
 def test_one_that_no_package_of_the_index_serves_is_refused_before_pip_is_asked(tmp_path, served, words):
     with pytest.raises(BadInput, match=words):
         collect(profiles.load("raspberry-pi5"), tmp_path / "out", served=[served])
+
+
+def test_an_opencv_that_no_wheel_is_for_comes_with_the_system(tmp_path):
+    with pytest.raises(BadInput, match=r"camera:0 needs OpenCV, .*with Python 3\.11: sudo apt install python3-opencv"):
+        collect(profiles.load("raspberry-pi-cpu-32"), tmp_path / "out", served=["camera:0"])
 
 
 def test_every_package_of_every_recipe_has_its_hashes():

@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -271,7 +272,7 @@ def test_what_has_the_accelerator_makes_way_for_a_trial(tmp_path, monkeypatch, c
             return contextlib.nullcontext()
 
         def install(self, _data, trial, again):
-            trial("/opt/edgeveil/releases/1", None)
+            trial("/opt/edgeveil/releases/1", SimpleNamespace(audit=None))
             return True
 
         def state(self):

@@ -233,7 +233,12 @@ class Coral:
 
     def __init__(self, edgeveil=None, **facts):
         known = {"architecture": "aarch64", "python": "3.7.3", "free_bytes": 10**10, "read_only": False, "sudo": True}
-        interpreters = {"numpy": "1.16.2", "tflite-runtime": "2.5.0", "paho-mqtt": "1.4.0"}  # any; unchecked
+        interpreters = {
+            "numpy": "1.16.2",
+            "tflite-runtime": "2.5.0",
+            "paho-mqtt": "1.4.0",
+            "cv2": "3.2.0",
+        }  # any; unchecked
         self._facts = Facts(**known, systemd=True, interpreters=interpreters, edgeveil=edgeveil, **facts)
 
     def facts(self, _accelerator, _needs=()):

@@ -30,7 +30,7 @@ from tests.support.once import nightly_but
 
 MOST = 16.0  # of digits' values
 DRIVER = {"libedgetpu": "16.0"}
-HAS = {"numpy": "1.26.4", "tflite-runtime": "2.5.0", "onnxruntime": "1.11.0"}  # of a board
+HAS = {"numpy": "1.26.4", "tflite-runtime": "2.5.0", "onnxruntime": "1.11.0", "cv2": "4.11.0"}  # of a board
 
 
 @pytest.fixture(scope="module")
