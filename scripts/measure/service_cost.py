@@ -300,6 +300,7 @@ def main() -> int:
     document = {
         "what": "the service next to a bare loop of OpenCV, LiteRT and paho, processor time a frame; UNTRAINED",
         "seconds_a_turn": options.seconds,
+        "commit": options.commit,
         "most_ratio": MOST_RATIO,
         "most_p99_ms": MOST_P99_MS,
         **judged,

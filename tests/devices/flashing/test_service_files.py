@@ -65,6 +65,7 @@ def test_a_secret_of_a_sink_is_in_the_settings_and_on_no_command_line():
         ("simulate:depth", None, "cpu", [], []),
         ("camera:0", "coral-usb", "edgetpu", ["/dev/video0 rw", "char-usb_device rw"], ["video plugdev"]),
         ("camera:0", "coral-usb", "cpu", ["/dev/video0 rw"], ["video"]),
+        ("camera:0?mode=1280x720&mains=50", None, "cpu", ["/dev/video0 rw"], ["video"]),
         ("kinect:", "coral-usb", "edgetpu", ["char-usb_device rw"], ["plugdev"]),
         ("camera:0", "raspberry-pi3-ncs2", "myriad", ["/dev/video0 rw", "char-usb_device rw"], ["video users"]),
     ],
