@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        91_459,
+        91_837,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -47,10 +47,10 @@ BUDGETS = {
         "reads: forms of one size, and a file each for the kinds of sink.",
     ),
     "spine lines": Budget(
-        82_154, 52_000, "The product without ext/; a user's own networks, wrap and receivers are all in it."
+        82_532, 52_000, "The product without ext/; a user's own networks, wrap and receivers are all in it."
     ),
     "modules": Budget(
-        458,
+        463,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of the fitting of networks, 9 of formats and "
@@ -68,7 +68,7 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        80_114,
+        80_447,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "

@@ -30,9 +30,14 @@ _HINTS = {
     "freenect": {"": "sudo apt install libfreenect0.5"},
     "openni": {"": "sudo apt install libopenni2-0"},
     "realsense": {
-        "": "pip install pyrealsense2, which has wheels for x86-64 and 64-bit ARM, of Python 3.9 and later; for an "
-        "older one build librealsense with its Python bindings"
+        "": "pip install pyrealsense2, which has wheels for x86-64 and 64-bit ARM; where none is for this Python, "
+        "build librealsense with its Python bindings"
     },
+    "orbbec": {"": "pip install 'edgeveil[orbbec]', or pyorbbecsdk2"},
+    "oak": {"": "pip install 'edgeveil[oak]', or 'depthai>=3'"},
+    "mlx90640": {"": "pip install 'edgeveil[mlx90640]', or adafruit-circuitpython-mlx90640 adafruit-extended-bus"},
+    "vl53l5cx": {"": "pip install 'edgeveil[vl53l5cx]', or vl53l5cx-ctypes"},
+    "serial": {"": "pip install 'edgeveil[serial]', or pyserial"},
     "iw": {"": "sudo apt install iw"},
 }
 
