@@ -142,11 +142,13 @@ class Service(Table):
 
 
 class Camera(Table):
-    """How cameras are opened there: sources to try, and the groups of V4L2 devices, USB devices and serial ports."""
+    """How cameras are opened there: sources to try, and the groups of V4L2 devices, of USB devices, of I2C buses and
+    of serial ports."""
 
     sources: SomeTexts = ()
     group: _Group = "video"
     usb_group: _Group = "plugdev"
+    i2c_group: _Group = "i2c"
     serial_group: _Group = "dialout"
 
 

@@ -81,10 +81,33 @@ LIBRARIES = {
         "pyrealsense2",
         "module:pyrealsense2",
         {
-            "": "pip install pyrealsense2, which has wheels for x86-64 and 64-bit ARM, of Python 3.9 and later; for an "
-            "older one build librealsense with its Python bindings"
+            "": "pip install pyrealsense2, which has wheels for x86-64 and 64-bit ARM; where none is for this Python, "
+            "build librealsense with its Python bindings"
         },
     ),
+    "orbbec": Library(
+        "pyorbbecsdk2", "module:pyorbbecsdk", {"": "pip install 'edgeveil[orbbec]', or pyorbbecsdk2"}, "pyorbbecsdk2"
+    ),
+    "oak": Library("depthai 3", "module:depthai", {"": "pip install 'edgeveil[oak]', or 'depthai>=3'"}, "depthai"),
+    "mlx90640": Library(
+        "adafruit-circuitpython-mlx90640",
+        "module:adafruit_mlx90640",
+        {"": "pip install 'edgeveil[mlx90640]', or adafruit-circuitpython-mlx90640 adafruit-extended-bus"},
+        "adafruit-circuitpython-mlx90640",
+    ),
+    "i2c-bus": Library(
+        "adafruit-extended-bus",
+        "module:adafruit_extended_bus",
+        {"": "pip install 'edgeveil[mlx90640]', or adafruit-circuitpython-mlx90640 adafruit-extended-bus"},
+        "adafruit-extended-bus",
+    ),
+    "vl53l5cx": Library(
+        "vl53l5cx-ctypes",
+        "module:vl53l5cx_ctypes",
+        {"": "pip install 'edgeveil[vl53l5cx]', or vl53l5cx-ctypes"},
+        "vl53l5cx-ctypes",
+    ),
+    "serial": Library("pyserial", "module:serial", {"": "pip install 'edgeveil[serial]', or pyserial"}, "pyserial"),
     "iw": Library("`iw`", "program:iw", {"": "sudo apt install iw"}),
     "paho": Library(
         "paho-mqtt",

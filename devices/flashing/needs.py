@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from packaging.version import InvalidVersion, Version
 
-from edgeveil.devices.flashing.records import Facts, Refused, Wanted, Wheels
+from edgeveil.devices.flashing.records import PAHO, Facts, Refused, Wanted, Wheels
 from edgeveil.devices.profiles import Profile, Service
 from edgeveil.edge_runtime import late_imports
 from edgeveil.edge_runtime.kinds import SINKS, SOURCES, device_file, fact_of
@@ -45,7 +45,8 @@ class Need:
         kind, _, name = self.test.partition(":")
         if kind != "module":
             return facts.needs.get(self.test, "")
-        package = late_imports.library(self.library).wheel if name.startswith("paho") else name.partition(".")[0]
+        module = name.partition(".")[0]
+        package = PAHO if module == "paho" else module.replace("_", "-")
         if package in facts.interpreters:
             return ""
         why = facts.failed.get(package)

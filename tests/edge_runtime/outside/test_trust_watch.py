@@ -5,13 +5,15 @@ import functools
 import json
 import signal
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from edgeveil.edge_runtime.bundle.index_seen import Seen, count_up, write_seen
+from edgeveil.edge_runtime.bundle.index_seen import Seen, count_up, write_offered, write_seen
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust, update_trust
 from edgeveil.edge_runtime.errors import DeviceFailed, PrivacyStop
+from edgeveil.edge_runtime.outside.service import Service
 from edgeveil.edge_runtime.outside.trust_watch import EVERY_S, TrustWatch
 from edgeveil.edge_runtime.releases.store import Releases
 from tests.edge_runtime.bundle.signed_trust import device, private, role, trust_file
@@ -53,6 +55,23 @@ def test_what_the_trust_takes_no_more_ends_within_a_minute(running, change, word
     clock.now = EVERY_S
     with pytest.raises(PrivacyStop, match=words):
         check()
+
+
+def test_what_the_index_offers_reaches_the_sinks_within_a_minute_and_once(running):
+    folder, check, watch, clock, _ = running
+    shown = []
+    sinks = SimpleNamespace(sinks={"a": 1}, releases=lambda *releases: shown.append(releases))
+    link = SimpleNamespace(manifest_sha256="ab" * 32)
+    service = SimpleNamespace(link=link, trust_watch=watch, sinks=sinks, _shown_releases=("", ""))
+    Service._show_releases(service)
+    write_offered(str(folder.parent), "cd" * 32)
+    check()
+    Service._show_releases(service)
+    clock.now = EVERY_S
+    check()
+    for _ in range(2):
+        Service._show_releases(service)
+    assert shown == [("ab" * 32, "ab" * 32), ("ab" * 32, "cd" * 32)]
 
 
 def test_a_signal_makes_it_look_at_once(running):

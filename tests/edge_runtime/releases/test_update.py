@@ -1,6 +1,7 @@
 """edgeveil.edge_runtime.releases.index against a real server on loopback that hangs up where it likes."""
 
 import contextlib
+import hashlib
 import http.server
 import json
 import os
@@ -18,6 +19,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from edgeveil.edge_runtime.bundle import index_seen
+from edgeveil.edge_runtime.bundle.reader import unverified_manifest
 from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
@@ -206,6 +208,21 @@ def test_a_release_below_the_floor_is_not_fetched(device, www, key, record_prope
     with pytest.raises(BundleRefused, match="takes 2 or later"):
         device.pull(place)
     assert [name for name, _ in handler.asked] == ["index.json"]
+
+
+def test_what_an_index_offers_is_remembered_though_it_does_not_run(device, www, monkeypatch):
+    folder, _, place = www
+
+    def fails(_folder, _bundle):
+        raise DeviceFailed("it does not run here")
+
+    assert index_seen.read_offered(str(device.root)) is None
+    monkeypatch.setitem(globals(), "passes", fails)
+    with pytest.raises(DeviceFailed, match="does not run here"):
+        device.pull(place)
+    offered = index_seen.read_offered(str(device.root))
+    assert offered == hashlib.sha256(unverified_manifest(str(folder / "v2.veil"))).hexdigest()
+    assert device.releases.state().committed != offered
 
 
 def test_a_strangers_index_and_half_an_index_say_nothing(device, www, record_property):
