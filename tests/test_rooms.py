@@ -43,8 +43,8 @@ BUDGETS = {
         "for training and the board; 1,580 networks of PyTorch, which become Keras models operation by operation; 260 "
         "a recipe that recipe new has seen a run of; 1,380 data in HDF5, TFRecord, WebDataset, Hugging Face datasets, "
         "MCAP and rosbags; 660 data larger than memory, and several devices; 60 the memory that a board has; 130 "
-        "counts that are enough in one place, and the default way on more data; 1,100 receivers that other software "
-        "reads: forms of one size, and a file each for the kinds of sink.",
+        "counts that are enough in one place, and the default way on more data; 1,950 receivers that other software "
+        "reads and sensors by a helper: forms of one size, and a file for each kind of sink and sensor.",
     ),
     "spine lines": Budget(
         82_532, 52_000, "The product without ext/; a user's own networks, wrap and receivers are all in it."
@@ -54,7 +54,7 @@ BUDGETS = {
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of the fitting of networks, 9 of formats and "
-        "of data larger than memory, 7 of receivers.",
+        "of data larger than memory, 14 of receivers and sensors.",
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
