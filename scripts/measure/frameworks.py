@@ -55,7 +55,9 @@ TIMED = (("mnist", "classifier"), ("wifi", "classifier"))
 EPOCHS = 4  # timed, of which the fastest counts; the first also compiles
 
 
-def recipe(data: str, framework: str, seed: int, classifier: str = "classifier") -> Recipe:
+def recipe(
+    data: str, framework: str, seed: int, classifier: str = "classifier", generator: str = "generator"
+) -> Recipe:
     """That of PR-GAN in the library; of torch with the networks of ``OWN``."""
     table = Recipe.find(f"{data}-prgan").model_dump(exclude_none=True) | {"seed": seed}
     epochs = {name: count for name, count in QUICK[data].items() if name != "rows"}
@@ -63,7 +65,7 @@ def recipe(data: str, framework: str, seed: int, classifier: str = "classifier")
     if framework == "torch":
         table["classifiers"]["architecture"] = f"{OWN}:{classifier}"
         if data != "faces":  # whose sides no U-Net of two halvings gives back
-            table["perturber"]["generator"] = {"architecture": f"{OWN}:generator"}
+            table["perturber"]["generator"] = {"architecture": f"{OWN}:{generator}"}
     return Recipe.of_table(table, folder=Path(__file__).parent)
 
 
@@ -211,7 +213,7 @@ def of_keras(model: Any, u: np.ndarray, labels: np.ndarray, batch: int) -> Calla
 
 
 def on_boards(out: Path) -> dict[str, Any]:
-    """The generator of the first seed of MNIST, from PyTorch to an emulated Raspberry Pi, and Coral's lint of it.
+    """A generator of PyTorch for MNIST on an emulated Raspberry Pi, and Coral's lint of it.
 
     It goes the way of a user, by commands; ``audit board`` compares the test slice with this machine's outputs.
     """
@@ -219,10 +221,9 @@ def on_boards(out: Path) -> dict[str, Any]:
     place = (out / "boards").resolve()
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
-    run, exported, sealed, root = out / "mnist-torch-0", place / "export", place / "torch.veil", place / "root"
-    if not run.is_dir():
-        raise BadInput(f"Its run was expected in {run}; make it first: --parts rows --data mnist --seeds 0.")
-    made = export(run, ["raspberry-pi-cpu", "coral-dev-board"], exported, replace=True)
+    run, seconds = trained(recipe("mnist", "torch", 0, generator="resizing"), out / "mnist-resizing")
+    exported, sealed, root = place / "export", place / "torch.veil", place / "root"
+    made = export(run.folder, ["raspberry-pi-cpu", "coral-dev-board"], exported, replace=True)
 
     def edgeveil(*arguments: object, codes: Sequence[int] = (0,)) -> str:
         command = [sys.executable, "-m", "edgeveil.trainer.cli.main", *map(str, arguments)]
@@ -245,12 +246,12 @@ def on_boards(out: Path) -> dict[str, Any]:
     try:
         more = ["--for", "raspberry-pi-cpu", "--wheels", place / "wheels", "--no-service"]
         edgeveil("flash", sealed, *trusted, *more)
-        audited = edgeveil("audit", "board", sealed, *trusted, "--run", run, "--json", codes=(0, 3))
+        audited = edgeveil("audit", "board", sealed, *trusted, "--run", run.folder, "--json", codes=(0, 3))
     finally:
         subprocess.run([*device, "down", *name], stdout=subprocess.DEVNULL, check=False)
     document = json.loads(audited)
     reports = {key: made.report[key] for key in ("parity", "lint")}
-    return {**reports, "on_board": document["on_board"], "verdict": words(document)}
+    return {"seconds": seconds, **reports, "on_board": document["on_board"], "verdict": words(document)}
 
 
 # The whole.

@@ -28,7 +28,7 @@ from scripts import record
 
 RESULT = Path("docs/results/large.json")
 SIDE, BATCH, SMALL, SEED = 64, 128, 20_000, 0
-WARM, STEPS, TURNS = 10, 60, 3
+WARM, STEPS, TURNS = 4, 24, 3  # an epoch of the small data has 29
 TINY = """
 import keras
 

@@ -7,13 +7,13 @@ from torch import nn
 
 
 def classifier(spec: Any) -> nn.Module:
-    """Convolutions with batch norm, SiLU, pooling for pictures; dense layers with batch norm and GELU for vectors."""
+    """Strided convolutions with batch norm and SiLU for pictures; for vectors dense layers with batch norm and GELU."""
     if len(spec.shape) == 1:
         norm = nn.Linear(spec.shape[0], 256), nn.BatchNorm1d(256), nn.GELU(), nn.Dropout(0.3)
         return nn.Sequential(*norm, nn.Linear(256, 96), nn.SiLU(), nn.Linear(96, spec.classes))
-    body = nn.Conv2d(spec.shape[-1], 16, 5, 1, 2), nn.BatchNorm2d(16), nn.SiLU(), nn.MaxPool2d(2)
-    more = nn.Conv2d(16, 32, 5, 1, 2), nn.BatchNorm2d(32), nn.SiLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Dropout(0.5)
-    return nn.Sequential(*body, *more, nn.LazyLinear(128), nn.SiLU(), nn.Dropout(0.5), nn.Linear(128, spec.classes))
+    body = nn.Conv2d(spec.shape[-1], 32, 3, 2, 1), nn.BatchNorm2d(32), nn.SiLU()
+    more = nn.Conv2d(32, 64, 3, 2, 1), nn.BatchNorm2d(64), nn.SiLU(), nn.Flatten()
+    return nn.Sequential(*body, *more, nn.LazyLinear(128), nn.SiLU(), nn.Dropout(0.3), nn.Linear(128, spec.classes))
 
 
 def slight(layer: Any) -> Any:
@@ -24,14 +24,20 @@ def slight(layer: Any) -> Any:
 
 
 class UNet(nn.Module):
-    """Down twice, up twice, with a skip between; what it gives is added to the sample."""
+    """Down twice, up twice, with a skip between; what it gives is added to the sample. ``resized``: it goes up by
+    resizing, for boards whose runtime has no newer transposed convolution."""
 
-    def __init__(self, deep: int) -> None:
+    def __init__(self, deep: int, *, resized: bool = False) -> None:
         super().__init__()
+
+        def up(has: int, gives: int) -> tuple[nn.Module, ...]:
+            by_size = nn.Upsample(scale_factor=2), nn.Conv2d(has, gives, 3, 1, 1)
+            return by_size if resized else (nn.ConvTranspose2d(has, gives, 4, 2, 1),)
+
         self.first = nn.Sequential(nn.Conv2d(deep, 16, 3, 2, 1), nn.ReLU())
-        up = nn.Upsample(scale_factor=2), nn.Conv2d(32, 16, 3, 1, 1), nn.ReLU()
-        self.low = nn.Sequential(nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU(), *up)
-        self.last = nn.Sequential(nn.Upsample(scale_factor=2), slight(nn.Conv2d(32, deep, 3, 1, 1)), nn.Tanh())
+        self.low = nn.Sequential(nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU(), *up(32, 16), nn.ReLU())
+        self.last = nn.Sequential(*up(32, deep), nn.Tanh())
+        slight(self.last[-2])
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The perturbed sample."""
@@ -55,6 +61,11 @@ class Change(nn.Module):
 def generator(spec: Any) -> nn.Module:
     """The one for such samples."""
     return Change(spec.shape[0]) if len(spec.shape) == 1 else UNet(spec.shape[-1])
+
+
+def resizing(spec: Any) -> nn.Module:
+    """A generator of pictures that every board runs."""
+    return UNet(spec.shape[-1], resized=True)
 
 
 class Block(nn.Module):

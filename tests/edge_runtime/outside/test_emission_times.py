@@ -11,6 +11,7 @@ from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.ipc.counters import NICE
 from edgeveil.edge_runtime.outside.service import Service
 from edgeveil.edge_runtime.outside.status import Log
+from edgeveil.edge_runtime.sinks.base import Sink
 from scripts.measure import emission_times
 from tests.support import bundles, live_fakes
 from tests.support.broker_services import arguments, start
@@ -48,7 +49,7 @@ def loop(tmp_path, quiet_s, due_in_s, turns=1):
     due_s = time.monotonic() + due_in_s
     service.emission.due_s = lambda: due_s
     service.emission.tick = lambda: service.link.did.append("tick")
-    service.sinks.sinks = {"none": None}
+    service.sinks.sinks = {"none": Sink()}
     service._update_pages = lambda _now: None
     began = time.monotonic()
     service._loop(os.pipe()[0])
