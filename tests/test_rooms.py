@@ -45,8 +45,8 @@ BUDGETS = {
         "MCAP and rosbags; 660 data larger than memory, and several devices; 60 the memory that a board has; 130 "
         "counts that are enough in one place, and the default way on more data; 480 what a source and its sinks need, "
         "asked of the board before its first change; 240 settings that come back, services that are not well, "
-        "and bundles that leak; 50 systems without an interpreter, and a Pi 5's throttling; 2,390 receivers that others "
-        "read (JSON, pictures, MCAP, NATS, Kafka, RTSP, v4l2), sensors by an owner's program, and cameras of any size.",
+        "and bundles that leak; 50 systems without an interpreter, and a Pi 5's throttling; 2,390 receivers that "
+        "others read (JSON, pictures, MCAP, NATS, Kafka, RTSP, v4l2), sensors by an owner's program, cameras of any size.",
     ),
     "spine lines": Budget(83_736, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
@@ -54,7 +54,7 @@ BUDGETS = {
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of the fitting of networks, 9 of formats and "
-        "of data larger than memory, 1 of what sources and sinks need on a board, 16 of receivers, sensors and cameras.",
+        "of data larger than memory, 1 of what sources and sinks need on a board, 16 of receivers and sensors.",
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
