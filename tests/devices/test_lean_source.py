@@ -40,6 +40,8 @@ class Bare(ast.NodeTransformer):
         node.returns = None
         return self._scope(node, "function")
 
+    visit_AsyncFunctionDef = visit_FunctionDef
+
     def visit_arg(self, node):
         node.annotation = None
         return node

@@ -137,7 +137,7 @@ def test_health_pages_and_a_reload_without_a_gap(wide, tmp_path):
         assert get(port, "nothing")[0] == 404
         health = json.loads(get(port, "healthz")[1])
         assert "namespace" in health["isolation"] or "filter" in health["isolation"]
-        lines = get(port, "metrics")[1].splitlines()
+        lines = [line for line in get(port, "metrics")[1].splitlines() if line[0] != "#"]
         assert all(re.fullmatch(r'edgeveil_[a-z_]+({[a-z]+="[^"]*"})? [0-9.e+-]+', line) for line in lines), lines
         assert "edgeveil_ready 1" in lines
         # The camera is faster than the ticks: whichever of the two places a frame waits in, newer ones push it out.
