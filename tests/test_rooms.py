@@ -46,7 +46,7 @@ BUDGETS = {
         "counts that are enough in one place, and the default way on more data; 480 what a source and its sinks need, "
         "asked of the board before its first change; 240 settings that come back, services that are not well, "
         "and bundles that leak; 50 systems without an interpreter, and a Pi 5's throttling; 2,390 receivers that "
-        "others read (JSON, pictures, MCAP, NATS, Kafka, RTSP, v4l2), sensors by an owner's program, cameras of any size.",
+        "others read (JSON, pictures, MCAP, NATS, Kafka, RTSP, v4l2), an owner's programs, cameras of any size.",
     ),
     "spine lines": Budget(83_736, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(

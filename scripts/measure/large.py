@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from edgeveil.edge_runtime.errors import BadInput
 from scripts import record
 
 RESULT = Path("docs/results/large.json")
@@ -164,9 +165,10 @@ STEPS_OF = {"begin": begin, "whole_way": whole_way}
 
 
 def step(name: str, source: str, work: Path) -> dict[str, Any]:
-    """A step in a process of its own; ``inspect`` is the command. Its results, exit code and peak."""
+    """A step in a process of its own; ``inspect`` is the command. Its results and peak. Raises where it failed."""
     out = work / "run"
-    shutil.rmtree(out, ignore_errors=True)
+    for folder in (out, work / "export"):
+        shutil.rmtree(folder, ignore_errors=True)
     words = [sys.executable, "-m", "scripts.measure.large", "--step", name, "--source", source, "--work", str(work)]
     if name == "inspect":
         start = "from edgeveil.trainer.cli import start; start()"
@@ -177,12 +179,14 @@ def step(name: str, source: str, work: Path) -> dict[str, Any]:
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment)
     said = process.stdout.read() if process.stdout else ""
     _, status, used = os.wait4(process.pid, 0)
-    shutil.rmtree(out, ignore_errors=True)
-    found = json.loads(said.splitlines()[-1]) if name in STEPS_OF and status == 0 else {}
+    for folder in (out, work / "export"):
+        shutil.rmtree(folder, ignore_errors=True)
+    if status:
+        raise BadInput(f"{name} of {source} ended with {os.waitstatus_to_exitcode(status)}; the reason is above.")
+    found = json.loads(said.splitlines()[-1]) if name in STEPS_OF else {}
     return {
         "step": name,
         "source": source.partition(":")[0],
-        "exit": os.waitstatus_to_exitcode(status),
         "wall_s": time.monotonic() - began,
         "cpu_s": used.ru_utime + used.ru_stime,
         "peak_gb": used.ru_maxrss * 1024 / 1e9,
@@ -214,7 +218,7 @@ def measure(work: Path, rows: int, count: int) -> dict[str, Any]:
             turns[name].append(kept("begin", f"npz:{path}", turn))
     steps.append(kept("whole_way", f"npz:{large}"))
     per_sample = {name: statistics.median(one["cpu_ms"] for one in every) for name, every in turns.items()}
-    for path in (*made, work / "cache", work / "export", work / "tiny.py", *work.glob("*.json")):
+    for path in (*made, work / "cache", work / "tiny.py", *work.glob("*.json")):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     return {
         "seed": SEED,

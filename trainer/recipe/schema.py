@@ -151,6 +151,8 @@ class Recipe(Section):
         data = self.data
         return f"<Recipe {self.name}: {self.perturber.kind} keeps {data.target}, hides {data.sensitive}>"
 
+    __str__ = __repr__
+
     @classmethod
     def find(cls, recipe: str | Path) -> Recipe:
         """The recipe of that name, alias or TOML path. Raises ``BadInput`` in one sentence."""
