@@ -15,6 +15,7 @@ import numpy as np
 from edgeveil.edge_runtime.util.atomic import atomic_path
 
 KEY_BYTES = 16
+BATCH_BYTES = 8 * 2**20  # of a batch of samples at most: its features in one layer are easily a hundred times as large
 _asked: dict[int, dict[bytes, np.ndarray]] = {}  # by the id of a model, what it said of each sample
 
 
@@ -84,6 +85,7 @@ def _once(model: Any, values: np.ndarray, batch: int, known: dict[bytes, np.ndar
 def _computed(model: Any, arrays: list[np.ndarray], batch: int) -> Any:
     pieces: list[list[np.ndarray]] = []
     several = False
+    batch = max(1, min(batch, BATCH_BYTES // max(1, 4 * sum(int(np.prod(array.shape[1:])) for array in arrays))))
     for start in range(0, len(arrays[0]), batch):
         chunk = [np.asarray(array[start : start + batch]) for array in arrays]  # of samples on disk too
         output = model(chunk if len(chunk) > 1 else chunk[0], training=False)

@@ -49,6 +49,23 @@ class Counting:
         return values * 2
 
 
+def test_large_samples_come_in_smaller_batches(monkeypatch):
+    monkeypatch.setattr(prediction, "BATCH_BYTES", 4 * 12 * 5)
+    batches = []
+
+    def model(x, *, training):
+        batches.append(len(x))
+        return x
+
+    values = np.arange(11 * 12, dtype=np.float32).reshape(11, 12)
+    assert np.array_equal(predict(model, values), values)
+    assert batches == [5, 5, 1]
+    predict(model, values, batch=3)
+    assert batches[3:] == [3, 3, 3, 2]
+    predict(model, np.zeros((2, 400), np.float32))
+    assert batches[7:] == [1, 1]
+
+
 def test_within_the_block_each_sample_is_computed_once():
     asked, other = Counting(), Counting()
     first = np.array([[1.0], [2.0], [1.0], [3.0]], np.float32)
