@@ -160,7 +160,7 @@ def fit_and_validation(dataset: Dataset, name: SliceName) -> tuple[Part, Part]:
 
 
 SAMPLE = 20_000  # rows of a slice, where samples stay on disk, by which is judged and audited
-SAMPLE_BYTES = 28 * 2**20  # and as float32: the adversaries hold some forty times that
+SAMPLE_BYTES = 20 * 2**20  # and as float32: the adversaries hold some forty times that
 
 
 def few(dataset: Dataset, part: Part, most: int | None = None, most_bytes: int | None = None) -> Part:
