@@ -47,7 +47,7 @@ INTERPRETERS = (
 )
 PACKAGES = {"rknnlite": "rknn-toolkit-lite2", "paho": "paho-mqtt"}  # whose module has another name
 IIO = "/sys/bus/iio/devices"
-NOBODY = "nobody"  # whose rights a user that a flash has yet to make will have
+UNPRIVILEGED = "nobody"  # the account of every system without rights; a service's user will have no more
 IMPORT_S = 60  # the most that one may take to load, from a slow card
 
 # Each is imported in a process of its own: what a library does to it there is a fact of that library, not of the probe.
@@ -232,13 +232,13 @@ def _need(test: str, paths: List[str]) -> str:
 
 
 def _runs_as(user: str, command: List[str]) -> bool:
-    """Whether a command succeeds as a user, or as ``NOBODY`` where there is no such user yet; "" is this one."""
+    """Whether a command succeeds as a user, or as ``UNPRIVILEGED`` where there is no such user yet; "" is this one."""
     if not user:
         return _runs(command)
     try:
         account = pwd.getpwnam(user)
     except KeyError:
-        account = pwd.getpwnam(NOBODY)
+        account = pwd.getpwnam(UNPRIVILEGED)
     if os.getuid() != 0:
         # Where this user may not become another, no service is written either.
         return _runs(["sudo", "-n", "-u", account.pw_name] + command) if _runs(["sudo", "-n", "true"]) else True

@@ -19,7 +19,7 @@ from edgeveil.edge_runtime.sinks.uri import without_secrets
 
 _STATE = "/var/lib/edgeveil"
 _HIDDEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/")  # noqa: S108 - ProtectHome=, PrivateTmp= of the units
-_TRIED_AS = "nobody"  # a trial's user has no rights either
+_TRIED_AS = "nobody"  # the account without rights, as a trial has none
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,9 @@ def _source(source: str, wanted: Wanted, service: Service) -> Iterator[Need]:
             shown,
             cure="Load its driver: cat /sys/bus/iio/devices/*/name lists them",
         )
+    elif fact_of(SOURCES, source, "program"):
+        program = place.split(" ")[0]
+        yield Need(program, f"program:{program}", shown, cure="Put it there, root's: sudo install -m 755 PROGRAM THERE")
     elif fact_of(SOURCES, source, "file") and place != "-":
         user = service.inside_user if wanted.service else _TRIED_AS
         yield _file(place, user, service, shown, unit=wanted.service)

@@ -249,8 +249,8 @@ def enter(account: Optional[Account], *, runs: bool = False) -> None:
     """Cut this process off from all but sockets of the file system and devices, as ``account`` or as ``nobody``.
 
     All code must be loaded and the pipeline be made: afterwards no program starts, but where it ``runs`` a helper,
-    which is as cut off as this process. Raises ``OSError`` if the system
-    refuses the account, ``BadInput`` if it would remain root.
+    which is as cut off as this process. Raises ``OSError`` if the system refuses the account, ``BadInput`` if it would
+    remain root.
     """
     hardening.no_terminal()
     separate = without_network()

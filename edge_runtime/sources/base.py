@@ -30,10 +30,11 @@ class Source(object):
     ``samples`` of a series, ``series_only``, ``windows`` of a series, ``subjects`` (has --subject-column), ``shared``
     (several may read it); ``port``, its default, where raw frames come over a network, by ``tls``; ``daemon``, a
     pattern of places that a daemon serves; ``apart`` (a process of its own reads it, which may start programs);
-    ``quiet`` (its frames may be equal for long); ``interface`` (a network interface is its sensor); ``device_file``,
-    what a number is put behind; ``options``, a pattern by the name of each that may follow a question mark; ``listed``
-    (its place is the name of a device of that subsystem, "iio"); ``devices`` and ``groups`` of a service's unit,
-    ``own_unit``, a pattern of places that need a unit of the user's own; ``writes_files`` (so does its library);
+    ``program`` (its place is one, with arguments); ``quiet`` (its frames may be equal for long); ``interface`` (a
+    network interface is its sensor); ``device_file``, what a number is put behind; ``options``, a pattern by the name
+    of each that may follow a question mark; ``listed`` (its place is the name of a device of that subsystem, "iio");
+    ``devices`` and ``groups`` of a service's unit, ``own_unit``, a pattern of places that need a unit of the user's
+    own; ``writes_files`` (so does its library);
     ``calls`` and ``ioctls`` (sandbox/allowed_calls.py), where its system calls were measured.
     """
 

@@ -147,6 +147,22 @@ class DepthCamera(Camera):
     def __init__(self, what: str, name: str, spec: Sensor) -> None:
         need_depth(spec, what)
         super(DepthCamera, self).__init__(name, spec)
+        self._pipeline: Any = None  # of the vendor's library, with ``stop``
+        self._claim: Any = None  # of ``install_hints``
+
+    def _in_unit(self, data: np.ndarray, scale: float) -> np.ndarray:
+        """Depth in the bundle's unit, checked: ``data`` (height, width) times ``scale``."""
+        depth = scale_depth(data, scale)
+        need_shape(depth, self._spec, self.name)
+        return depth
+
+    def close(self) -> None:
+        """Stop and release the camera."""
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None:
+            pipeline.stop()
+        if self._claim is not None:
+            self._claim.release()
 
 
 # JPEGs of a camera that is not trusted: looked at before they are decoded, and decoded at one size alone.

@@ -26,10 +26,11 @@ class HelperSource(Camera):
     forms = ("helper:/opt/PROGRAM", "helper:/opt/PROGRAM ARGUMENTS")
     help = (
         "a program of yours that writes frames in the bundle's shape and type, little-endian, to its standard output; "
-        "it has no network and writes no file, and neither it nor its folder may be writable for others"
+        "it has no network and writes no file, and neither it nor a folder above it may be writable for others"
     )
     apart = True
     quiet = True
+    program = True
     devices = ("char-usb_device", "char-video4linux", "char-i2c", "char-spi", "char-ttyUSB", "char-ttyACM")
     groups = ("usb_group",)
 
@@ -92,15 +93,21 @@ class HelperSource(Camera):
 
 
 def _check(path: str) -> None:
-    """Raise ``Unsupported`` where the program is none, or others than root and this user may change it."""
-    for place in (path, os.path.dirname(path)):
+    """Raise ``Unsupported`` where the program is none, or others than root and this user may change or replace it."""
+    place = path = os.path.realpath(path)
+    while True:
         try:
             facts = os.stat(place)
         except OSError as error:
             raise Unsupported("there is no helper at {} ({})".format(path, (error.strerror or "").lower())) from None
-        if facts.st_uid not in (0, os.geteuid()) or facts.st_mode & 0o022:
+        # In a sticky folder, such as /tmp, users cannot replace each other's files.
+        replaceable = facts.st_mode & 0o022 and not (stat.S_ISDIR(facts.st_mode) and facts.st_mode & stat.S_ISVTX)
+        if facts.st_uid not in (0, os.geteuid()) or replaceable:
             raise Unsupported(
                 "{} can be changed by other users: make it root's, and writable for root alone".format(place)
             )
         if place == path and not (stat.S_ISREG(facts.st_mode) and os.access(path, os.X_OK)):
             raise Unsupported("expected a program that this user may run at {}: chmod 755 it".format(path))
+        if place == os.path.dirname(place):
+            return
+        place = os.path.dirname(place)

@@ -1,13 +1,12 @@
 """``oak:``: the depth of an OAK-D, by depthai 3, in a process of its own."""
 
 import datetime
-from typing import Any
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import Disconnected
 from edgeveil.edge_runtime.sources.base import STALL_S, Sensor
-from edgeveil.edge_runtime.sources.convert import DepthCamera, need_shape, scale_depth
+from edgeveil.edge_runtime.sources.convert import DepthCamera
 from edgeveil.edge_runtime.sources.install_hints import Claim, load
 
 FPS = 30.0
@@ -27,7 +26,6 @@ class OakSource(DepthCamera):
         super(OakSource, self).__init__("an OAK-D", "OAK-D " + (where or "(the first)"), spec)
         self._sdk = load("depthai", "an OAK-D is read by depthai", "oak")
         self._claim = Claim("oak " + where)
-        self._pipeline: Any = None
         self._start(where)
 
     def _open(self, where: str) -> None:
@@ -56,13 +54,4 @@ class OakSource(DepthCamera):
             raise Disconnected("{} was unplugged".format(self.name)) from None
         if frame is None:
             raise self._stalled()
-        depth = scale_depth(np.asarray(frame.getFrame()), self._scale)
-        need_shape(depth, self._spec, self.name)
-        return depth
-
-    def close(self) -> None:
-        """Stop and release the camera."""
-        if self._pipeline is not None:
-            self._pipeline.stop()
-            self._pipeline = None
-        self._claim.release()
+        return self._in_unit(np.asarray(frame.getFrame()), self._scale)

@@ -1,12 +1,10 @@
 """``orbbec:``: the depth of an Orbbec camera (Gemini, Femto, Astra 2), by pyorbbecsdk2, in a process of its own."""
 
-from typing import Any
-
 import numpy as np
 
 from edgeveil.edge_runtime.errors import Disconnected, Unsupported
 from edgeveil.edge_runtime.sources.base import STALL_S, Sensor
-from edgeveil.edge_runtime.sources.convert import DepthCamera, need_shape, scale_depth
+from edgeveil.edge_runtime.sources.convert import DepthCamera
 from edgeveil.edge_runtime.sources.install_hints import Claim, load
 
 FPS = 30
@@ -28,7 +26,6 @@ class OrbbecSource(DepthCamera):
         super(OrbbecSource, self).__init__("an Orbbec camera", "Orbbec " + (where or "(the first)"), spec)
         self._sdk = load("pyorbbecsdk", "an Orbbec camera is read by pyorbbecsdk2", "orbbec")
         self._claim = Claim("orbbec " + where)
-        self._pipeline: Any = None
         self._start(where)
 
     def _open(self, where: str) -> None:
@@ -62,13 +59,4 @@ class OrbbecSource(DepthCamera):
             raise self._stalled()
         size = frame.get_height(), frame.get_width()
         data = np.frombuffer(bytes(frame.get_data()), "<u2").reshape(size)
-        depth = scale_depth(data, frame.get_depth_scale() / (self._spec["unit_mm"] or 1.0))
-        need_shape(depth, self._spec, self.name)
-        return depth
-
-    def close(self) -> None:
-        """Stop and release the camera."""
-        if self._pipeline is not None:
-            self._pipeline.stop()
-            self._pipeline = None
-        self._claim.release()
+        return self._in_unit(data, frame.get_depth_scale() / (self._spec["unit_mm"] or 1.0))

@@ -1,13 +1,13 @@
 """``realsense:``: the depth of an Intel RealSense, by pyrealsense2; a recording of one as ``realsense:FILE.db3``."""
 
 import os
-from typing import Any, Optional
+from typing import Optional
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import Disconnected, Unsupported
 from edgeveil.edge_runtime.sources.base import STALL_S, Sensor
-from edgeveil.edge_runtime.sources.convert import DepthCamera, need_shape, scale_depth
+from edgeveil.edge_runtime.sources.convert import DepthCamera
 from edgeveil.edge_runtime.sources.install_hints import Claim, load
 
 FPS = 30
@@ -32,7 +32,6 @@ class RealSenseSource(DepthCamera):
         self._rs = load("pyrealsense2", "a RealSense is read by pyrealsense2", "realsense")
         self._recording = os.path.isfile(where)
         self._claim = Claim("realsense " + where)
-        self._pipeline: Any = None
         self._start(where)
 
     def _open(self, where: str) -> None:
@@ -64,13 +63,4 @@ class RealSenseSource(DepthCamera):
             if self._recording:
                 return None
             raise self._stalled() from None
-        depth = scale_depth(np.asanyarray(frames.get_depth_frame().get_data()), self._scale)
-        need_shape(depth, self._spec, self.name)
-        return depth
-
-    def close(self) -> None:
-        """Stop and release the camera."""
-        if self._pipeline is not None:
-            self._pipeline.stop()
-            self._pipeline = None
-        self._claim.release()
+        return self._in_unit(np.asanyarray(frames.get_depth_frame().get_data()), self._scale)

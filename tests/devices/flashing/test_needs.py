@@ -78,6 +78,7 @@ def loads(failed):
         ("camera:0", {"cv2": "ImportError: libGL.so.1: cannot open"}, "and does not load (ImportError: libGL.so.1"),
         ("images:/srv/pictures", {}, "OpenCV was expected on the board, for images:/srv/pictures"),
         ("serial:/dev/ttyACM77,115200,lines", {}, "/dev/ttyACM77 was expected on the board"),
+        ("helper:/opt/none --fast", {}, "/opt/none was expected on the board, for helper:/opt/none"),
         ("iio:mpu9999,50", {}, "the device mpu9999 was expected on the board, for iio:mpu9999,50; it is missing"),
     ],
 )
@@ -204,7 +205,7 @@ def test_a_folder_that_is_yet_to_be_made_is_written_as_the_user_where_he_may(tmp
 
 
 # This Python lies in root's home, which no other user may enter: for this one there is nothing else in it.
-AS_NOBODY = """
+UNPRIVILEGED = """
 set -e
 mount --make-rprivate /
 mount --bind /root/.pyenv "$1"
@@ -233,7 +234,7 @@ class Home:
         self.path = f"{sudo.parent}:{os.environ['PATH']}"
 
     def run(self, command, *, data=b"", timeout_s=120):
-        words = ["unshare", "--mount", "sh", "-c", AS_NOBODY, "sh", str(self.pythons)]
+        words = ["unshare", "--mount", "sh", "-c", UNPRIVILEGED, "sh", str(self.pythons)]
         where = {"env": {"HOME": str(self.home), "PATH": self.path}, "cwd": "/"}
         done = subprocess.run(
             [*words, *map(str, command)], input=data, capture_output=True, check=False, timeout=timeout_s, **where

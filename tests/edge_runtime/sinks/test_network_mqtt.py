@@ -90,7 +90,7 @@ def test_a_picture_of_each_slot_goes_out_by_the_clock_alone(broker):
     assert json.loads(listener.on("hall/door/update")[0])["latest_version"] == "sha256:" + "cd" * 6
     late = network_receivers.Listener(broker.port)
     assert network_receivers.eventually(lambda: late.on("hall/door/update") != [])
-    assert late.on("hall/door/picture/0") == []  # not retained: nobody could take it back
+    assert late.on("hall/door/picture/0") == []  # not retained: a privacy stop could not take it back
     sink.close()
     listener.close()
     late.close()

@@ -97,6 +97,16 @@ def test_a_helper_that_others_can_change_does_not_run(program):
         with pytest.raises(Unsupported, match=r"changed by other users|may run"):
             open_source(f"helper:{path}", sensor())
         place.chmod(before)
+    above = path.parent / "deeper"
+    inner = above / "bin"
+    inner.mkdir(parents=True)
+    (inner / "sensor").write_bytes(path.read_bytes())
+    (inner / "sensor").chmod(0o755)
+    above.chmod(0o777)  # its owner may put another folder in the place of bin
+    (path.parent / "link").symlink_to(inner / "sensor")
+    for named in (inner / "sensor", path.parent / "link"):
+        with pytest.raises(Unsupported, match="deeper can be changed by other users"):
+            open_source(f"helper:{named}", sensor())
     if os.geteuid() == 0:
         os.chown(path, 60001, 60001)
         with pytest.raises(Unsupported, match="changed by other users"):
@@ -143,7 +153,7 @@ def test_raw_frames_come_from_a_socket_that_another_process_asks(tmp_path):
 
 @pytest.fixture
 def folder():
-    """A folder for a program that every user may run; the process with the helper runs as nobody."""
+    """A folder for a program that every user may run; the process with the helper has an account without rights."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)
