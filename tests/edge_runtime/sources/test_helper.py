@@ -16,6 +16,7 @@ from edgeveil.devices.flashing import service_files
 from edgeveil.edge_runtime.errors import BadInput, Disconnected, Stalled, Unsupported
 from edgeveil.edge_runtime.kinds import needs_daemon
 from edgeveil.edge_runtime.manifest.manifest import parse
+from edgeveil.edge_runtime.sandbox import landlock
 from edgeveil.edge_runtime.sources import helper, open_source, raw
 from tests.support import network_receivers
 from tests.support.broker_services import arguments, finish, start
@@ -170,6 +171,7 @@ def tried(word, what):
         told.connect({place!r})
         told.sendall(word.encode())
 tried("network", lambda: socket.create_connection(("127.0.0.1", {port}), 2))
+tried("socket", lambda: socket.socket(socket.AF_INET))
 tried("file", lambda: open({file!r}, "wb"))
 tried("program", lambda: subprocess.run(["/bin/true"], check=True))
 tried("user {{}}".format(os.getuid() == 0), lambda: None)
@@ -180,6 +182,7 @@ while True:
 """
 
 
+@pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock, which refuses files")
 def test_in_a_service_the_helper_has_no_network_no_file_and_is_not_root(tiny, tmp_path, folder):
     words = set()
 
@@ -193,8 +196,10 @@ def test_in_a_service_the_helper_has_no_network_no_file_and_is_not_root(tiny, tm
         (folder / "told").chmod(0o777)
         told.listen()
         threading.Thread(target=hear, args=(told,), daemon=True).start()
-        path = folder / "sensor"
-        given = {"port": listener.getsockname()[1], "file": str(folder / "leak"), "place": str(folder / "told")}
+        path, shared = folder / "sensor", folder / "shared"
+        shared.mkdir()
+        shared.chmod(0o777)  # so that Landlock alone refuses a file there
+        given = {"port": listener.getsockname()[1], "file": str(shared / "leak"), "place": str(folder / "told")}
         path.write_text(HELPER.format(**given))
         path.chmod(0o755)
         process = start(
@@ -205,8 +210,8 @@ def test_in_a_service_the_helper_has_no_network_no_file_and_is_not_root(tiny, tm
         code, document, events = finish(process)
     assert code == 0, events
     assert document["frames_in"] == 12 == document["frames_out"] + sum(document["dropped"].values())
-    assert words == {"refused network", "refused file", "program", "user False"}
-    assert not (folder / "leak").exists()
+    assert words == {"refused network", "refused socket", "refused file", "program", "user False"}
+    assert not (folder / "shared/leak").exists()
     assert {event["raw_on_network"] for event in events if event["event"] == "source"} == {False}
 
 
