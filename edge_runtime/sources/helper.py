@@ -26,7 +26,8 @@ class HelperSource(Camera):
     forms = ("helper:/opt/PROGRAM", "helper:/opt/PROGRAM ARGUMENTS")
     help = (
         "a program of yours that writes frames in the bundle's shape and type, little-endian, to its standard output; "
-        "it has no network and writes no file, and neither it nor a folder above it may be writable for others"
+        "it has no network and writes no file, but it may reach sockets in the file system and the board's serial "
+        "ports; neither it nor a folder above it may be writable for others"
     )
     apart = True
     quiet = True
