@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        93_503,
+        93_585,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -47,9 +47,9 @@ BUDGETS = {
         "asked of the board before its first change; 240 settings that come back, services that are not well, "
         "and bundles that leak; 50 systems without an interpreter, and a Pi 5's throttling; 2,390 receivers that "
         "others read (JSON, pictures, MCAP, NATS, Kafka, RTSP, v4l2), an owner's programs, cameras of any size; 450 "
-        "board remove.",
+        "board remove; 80 what a board without a clock does.",
     ),
-    "spine lines": Budget(84_188, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(84_270, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         469,
         400,
@@ -70,11 +70,12 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        82_179,
+        82_298,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
-        "of what a flash promises, of receivers and of sensors, and a board whose changes lie in memory.",
+        "of what a flash promises, of receivers and of sensors, and a board whose changes lie in memory, and "
+        "clocks that are wrong.",
     ),
 }
 
