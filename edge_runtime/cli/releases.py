@@ -306,6 +306,8 @@ def status_lines(document: Dict[str, Any]) -> Iterator[str]:
     for name in ("committed", "name", "previous", "floor", "reason", "runtime"):
         value = document.get(name)
         yield "{}: {}".format(name, "none" if value in (None, "") else value)
+    if "clock" in document:
+        yield "clock: {}".format(document["clock"])
     if "service" in document:
         yield "service: " + _service_text(document["service"])
     if "index" in document:

@@ -15,6 +15,7 @@ from edgeveil.edge_runtime.bundle.policy import IDENTITY_ALLOWED, NOT_AUDITED_ON
 from edgeveil.edge_runtime.camera_address import is_private
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.machine import clock_word
 from edgeveil.edge_runtime.outside.board_health import board_gauges
 from edgeveil.edge_runtime.outside.metrics import count_samples, lines, samples
 from edgeveil.edge_runtime.sandbox.isolation import CONVENTION
@@ -327,6 +328,7 @@ class Status(object):
             "index": service.trust_watch.index,
             "source": service.source,
             "state": service.emission.state,
+            "clock": clock_word(),
             "shift": service.shift.document(),
             "live": self.live() or "ok",
             "ready": self.ready() or "ok",

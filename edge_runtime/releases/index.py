@@ -19,10 +19,9 @@ import os
 import re
 import signal
 import stat
-import time
 from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
-from edgeveil.edge_runtime.bundle.index_seen import Seen, count_up, write_offered, write_seen
+from edgeveil.edge_runtime.bundle.index_seen import Seen, clock_now, count_up, write_offered, write_seen
 from edgeveil.edge_runtime.bundle.reader import unverified_manifest
 from edgeveil.edge_runtime.bundle.trust_file import RELEASE, Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
@@ -147,12 +146,12 @@ def check_index(index: Index, seen: Optional[Seen], trust: Trust) -> None:
 
 def record_seen(root: str, index: Index, before: Optional[Seen]) -> None:
     """Remember an index that was accepted."""
-    now, (boot, up_s) = int(time.time()), uptime()
+    now, (boot, up_s) = clock_now(), uptime()
     new = Seen(index.name, index.audience, index.version, index.sha256, now, now, {}, 0, boot, up_s, *index[-2:])
     if before is not None and _counts(before, index):
         if (before.name, before.version) == (index.name, index.version):
             known = before.counted()
-            new = new._replace(changed_at=before.changed_at or now, up_s=known.up_s)
+            new = new._replace(changed_at=known.changed_at, up_s=known.up_s)
         others = dict(before.others, **{before.name: before.version})
         new = new._replace(others={name: others[name] for name in others if name not in ("", index.name)})
     write_seen(root, new)

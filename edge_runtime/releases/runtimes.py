@@ -34,6 +34,7 @@ from edgeveil.edge_runtime.camera_address import on_network
 from edgeveil.edge_runtime.config import TRIAL_FRAMES
 from edgeveil.edge_runtime.device import CPU, check_device, hears_of_usb, open_limit_s
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
+from edgeveil.edge_runtime.machine import clock_word
 from edgeveil.edge_runtime.manifest.schema import RUNTIME_MEMBER
 from edgeveil.edge_runtime.releases import confinement
 from edgeveil.edge_runtime.releases.store import BUNDLE, Releases
@@ -442,4 +443,5 @@ def status(root: str) -> Dict[str, Any]:
         "runtime": Runtimes(root).current,
         "index": index_seen(root),
         "spent": ext.book.board_total(),
+        "clock": clock_word(),
     }

@@ -285,6 +285,38 @@ def releases(
     print_json({"schema": 1, "releases": [{"release": release, "is": mark} for release, mark in rows]})
 
 
+@board_command(board_group, "Example: edgeveil board remove hall-1 --yes")
+def remove(
+    at: SiteBoard,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Remove it; else the plan is printed and nothing changes.")
+    ] = False,
+    erase_ledger: Annotated[
+        bool,
+        typer.Option(
+            "--erase-ledger",
+            help="Even if the board's ledger counted epsilon. It is the only record of what was spent, and a new flash "
+            "would give the same people a new budget: so --yes alone does not erase it.",
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Take EdgeVeil off a board: service, releases, trust, settings, spools, ledger and users.
+
+    Files are deleted, not overwritten. After an interruption, the same command goes on.
+    """
+    from edgeveil.devices.flashing import removal
+
+    with at.open() as board:
+        found = removal.look(board)
+        if not found.nothing:
+            say("\n".join(found.lines()))
+            found.check(yes=yes, erase_ledger=erase_ledger)
+            removal.erase(board)
+        text = f"Nothing of EdgeVeil is on {board.transport.name}{' any more' if found.removed else ''}."
+    print_done(text, {"removed": [path for path, _ in found.removed], "kept": list(found.kept)}, as_json=as_json)
+
+
 @updates.command(epilog="Example: edgeveil update index mnist-7.veil --key keys/signing.key --out www/index.json")
 def index(
     bundles: Annotated[list[Path], typer.Argument(help="Sealed .veil files, the newest first; boards fetch that one.")],
