@@ -32,39 +32,33 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        93_883,
+        94_079,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
-        "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines "
-        "buy "
+        "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
         "own classifiers and generators: mine.py:build, trained .keras files, and a sentence for each mistake; 940 "
         "wrap: a finished model or a plain function as a perturber, with what it expects found or refused; 310 "
         "pictures of any size, alike in training and on the board, splits that folders have, and films; 790 "
         "record: raw samples of a site that their owner alone can open; 740 tables as they are: one plan of columns "
-        "for training and the board; 1,580 networks of PyTorch, which become Keras models operation by operation; "
-        "260 "
-        "a recipe that recipe new has seen a run of; 1,380 data in HDF5, TFRecord, WebDataset, Hugging Face "
-        "datasets, "
+        "for training and the board; 1,580 networks of PyTorch, which become Keras models operation by operation; 260 "
+        "a recipe that recipe new has seen a run of; 1,380 data in HDF5, TFRecord, WebDataset, Hugging Face datasets, "
         "MCAP and rosbags; 660 data larger than memory, and several devices; 60 the memory that a board has; 130 "
-        "counts that are enough in one place, and the default way on more data; 480 what a source and its sinks "
-        "need, "
+        "counts that are enough in one place, and the default way on more data; 480 what a source and its sinks need, "
         "asked of the board before its first change; 240 settings that come back, services that are not well, "
         "and bundles that leak; 50 systems without an interpreter, and a Pi 5's throttling; 2,390 receivers that "
         "others read (JSON, pictures, MCAP, NATS, Kafka, RTSP, v4l2), an owner's programs, cameras of any size; 30 "
         "discriminants over all y, which read 87 % of blurred faces where those within each y read 64; 270 a "
-        "counted Pufferfish bound, and what Corollary B.6 assumes, measured; 290 EdgeVeil taken off a board.",
+        "counted Pufferfish bound, and what Corollary B.6 assumes, measured; 450 board remove; 80 what a board "
+        "without a clock does; 250 pages that fold and sort.",
     ),
-    "spine lines": Budget(84_568, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(84_764, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
-        471,
+        472,
         400,
-        "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own "
-        "networks "
-        "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of the fitting of networks, 9 of formats "
-        "and "
-        "of data larger than memory, 1 of what sources and sinks need on a board, 16 of receivers and sensors, 2 of "
-        "a counted "
-        "Pufferfish bound.",
+        "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
+        "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of the fitting of networks, 9 of formats and "
+        "of data larger than memory, 1 of what sources and sinks need on a board, 16 of receivers and sensors, 2 of a "
+        "counted Pufferfish bound, 2 of board remove, 1 of figures.",
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
@@ -78,7 +72,7 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        82_503,
+        82_707,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "

@@ -31,7 +31,8 @@ def put(path, version, *, venv="true", code=0):
 @pytest.fixture
 def checkout(tmp_path):
     """A folder with what the script reads, and a ``.venv`` whose Python does nothing but end with ``code``."""
-    for name in ("requirements/workstation.txt", "pyproject.toml", "setup.py", "scripts/environment"):
+    locks = ("requirements/workstation.txt", "requirements/axe.txt")
+    for name in (*locks, "pyproject.toml", "setup.py", "scripts/environment"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
 

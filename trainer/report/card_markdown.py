@@ -7,7 +7,7 @@ from typing import Any
 
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.audit.verdict import percent
-from edgeveil.trainer.report.card_page import TONES, environment
+from edgeveil.trainer.report.card_page import TONES, page
 
 # The facts of a publication in the words that its page and its text share.
 
@@ -216,4 +216,4 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def render(document: Mapping[str, Any]) -> str:
     """The page of a publication.json; every value is escaped."""
-    return str(environment().get_template("publication.html").render(**facts(document)))
+    return page("publication.html", facts(document))

@@ -6,15 +6,19 @@ before and after show both, and so does the terminal.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from edgeveil.edge_runtime.bundle.audit_figures import FIGURES
+from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS, FIGURES
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.atomic import file_place, write_atomic
-from edgeveil.trainer.audit.card import current, guarantees
+from edgeveil.edge_runtime.util.validate import counted
+from edgeveil.trainer.audit.card import SUBSTITUTED, current, guarantees
 from edgeveil.trainer.audit.findings import SENT, Finding, findings, written
 from edgeveil.trainer.audit.text import Block, alone, answers_in_words, blocks, board_lines, lines
 from edgeveil.trainer.audit.verdict import (
@@ -27,6 +31,7 @@ from edgeveil.trainer.audit.verdict import (
     verdict,
     words,
 )
+from edgeveil.trainer.report.figures import readers
 
 FOLDER = Path(__file__).parent / "templates"
 DASH = "\N{EN DASH}"
@@ -50,6 +55,7 @@ class Table(NamedTuple):
     of: str
     head: tuple[str, ...]
     rows: tuple[Row, ...]
+    brief: str = ""  # next to its title while it is folded
 
 
 def tables(found: Sequence[Finding]) -> list[Table]:
@@ -79,7 +85,10 @@ def _attacks(block: Block) -> Table:
         cells = (f"{row.name}{seed}", row.learned_on, *shown, "" if count is None else f"{count:,}")
         rows.append(Row(cells, mark, look, row.first.not_run and f"not run: {row.first.not_run}"))
     head = ("", "learned on", *(FIGURES[name].words for name in names), LEARNED)
-    return Table(block.title, block.of, head, tuple(rows))
+    ran = [row.figures["right"] for row in block.rows if row.kind in ATTACKS and "right" in row.figures]
+    chosen_one = next((one for one in ran if one.more.get("chosen")), None)
+    found = "" if chosen_one is None else f"best attack found {chosen_one.shown()}, y alone {alone(block)}; "
+    return Table(block.title, block.of, head, tuple(rows), f"{found}{counted(len(ran), 'attack')}")
 
 
 def _answers(block: Block) -> Table:
@@ -93,7 +102,8 @@ def _answers(block: Block) -> Table:
         note = f"not run: {row.first.not_run}" if row.first.not_run else row.first.text
         name = f"{row.name}: {row.about}" if row.about and row.name else row.about or row.name
         rows.append(Row((name, row.learned_on, "\n".join(shown), "\n".join(nulls), count), "", "", note))
-    return Table(block.title, block.of, ("", "learned on", "figure [95 %]", block.null, "rows"), tuple(rows))
+    head = ("", "learned on", "figure [95 %]", block.null, "rows")
+    return Table(block.title, block.of, head, tuple(rows), counted(len(rows), "answer"))
 
 
 def _shown(one: Finding | None) -> str:
@@ -116,6 +126,8 @@ def shown(document: Mapping[str, Any]) -> dict[str, Any]:
         "answers": answers_in_words(document),
         "tables": [one for one in all_tables if one.of == SENT],
         "others": [one for one in all_tables if one.of != SENT],
+        "readers": readers(document),
+        "z": document["data"]["sensitive"],
         "board": list(board_lines(document)),
         "guarantees": [one.text for one in guarantees(document)],
     }
@@ -125,18 +137,80 @@ def render(card: Mapping[str, Any]) -> str:
     """The page of a card (docs/reference/schemas/privacy.schema.json); every value is escaped."""
     card = current(card)
     parts = [{**one, **shown(one), "title": column_title(one)} for one in card["artefacts"]]
-    return str(environment().get_template("card.html").render(**{**card, "artefacts": parts}))
+    return page("card.html", {**card, "artefacts": parts, "substituted": SUBSTITUTED})
 
 
-def environment() -> Any:
-    """Jinja with the filters of all pages."""
+# What a page may do: show its own pictures, style and script. It loads nothing, sends nothing, and goes nowhere.
+POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src '{}'; script-src '{}'"
+SUBSTITUTED_MEANS = (
+    "In place of what the sensor read stands a donor: a training sample of another person, who consented or whose data "
+    "are public. So what arrives looks real and is not of the person in front of the sensor."
+)
+
+
+def page(name: str, values: Mapping[str, Any]) -> str:
+    """A page of the templates, one file that loads nothing; every value is escaped."""
+    return str(environment().get_template(name).render(substituted_means=SUBSTITUTED_MEANS, **values))
+
+
+def environment(policy: str = POLICY) -> Any:
+    """Jinja for one page, with what all pages have alike: filters, the contents, and the words explained so far."""
     import jinja2
 
     jinja = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False
     )
-    jinja.filters.update(percent=percent, thousands=lambda n: f"{n:,}")
+    words_page = Words(jinja)
+    jinja.filters.update(percent=percent, thousands=lambda n: f"{n:,}", explained=words_page.explained)
+    sources = {name: (FOLDER / name).read_text(encoding="utf-8") for name in ("style.html", "script.html")}
+    jinja.globals.update(
+        contents=[],
+        explaining=words_page.used,
+        source=lambda name: markup(sources[name]),
+        policy=lambda: markup(policy.format(*map(_hashed, sources.values()))),
+    )
     return jinja
+
+
+def markup(text: str) -> Any:
+    """Text that is HTML already: of the templates, never of data."""
+    import markupsafe
+
+    return markupsafe.Markup(text)  # noqa: S704 - of our own files
+
+
+def _hashed(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+class Words:
+    """The glossary on one page: the first time that one of its words stands there, it has its meaning with it."""
+
+    def __init__(self, jinja: Any) -> None:
+        self._jinja = jinja
+        self.used: set[str] = set()
+
+    def explained(self, text: str, link: bool = True) -> Any:
+        """Text as HTML, with a link at each word that no earlier text had; without links, in what is itself pressed,
+        each word has its meaning for a pointer alone."""
+        from markupsafe import escape
+
+        glossary = self._jinja.get_template("words.html").module
+        meanings = dict([*glossary.measured, *glossary.others])
+        known = "|".join(re.escape(word) for word in sorted(meanings, key=len, reverse=True))
+        out, at = [], 0
+        for match in re.finditer(rf"(?<![\w'-])(?:{known})(?![\w'-])", text):
+            word = match[0]
+            if link and word in self.used:
+                continue
+            self.used.add(word)
+            place = word.replace(" ", "-").replace("'", "")
+            tag, leads = ("a", f' href="#w-{place}"') if link else ("span", "")
+            meaning = escape(f"{word}: {meanings[word]}")
+            opening = markup(f'<{tag} class="word"{leads} data-value="{meaning}">')
+            out += [escape(text[at : match.start()]), opening, escape(word), markup(f"</{tag}>")]
+            at = match.end()
+        return markup("").join([*out, escape(text[at:])])
 
 
 # A privacy card for a terminal.
@@ -204,8 +278,7 @@ def render_pairs(document: Mapping[str, Any]) -> str:
         *(("Too little", warning) for warning in document["warnings"]),
         *made_with(document),
     ]
-    page = environment().get_template("pairs.html")
-    return str(page.render(audit=document, data=data, shown=shown(document), facts=facts))
+    return page("pairs.html", {"audit": document, "data": data, "shown": shown(document), "facts": facts})
 
 
 def write_pairs_report(document: Mapping[str, Any], folder: Path) -> tuple[Path, Path]:
@@ -217,9 +290,9 @@ def write_pairs_report(document: Mapping[str, Any], folder: Path) -> tuple[Path,
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"--out: the folder {folder} cannot be made ({error.strerror}). Name another.") from None
-    data, page = folder / "audit.json", folder / "report.html"
+    data, shown_page = folder / "audit.json", folder / "report.html"
     text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
-    file_place(page)
+    file_place(shown_page)
     write_atomic(data, text.encode(), keep_old=True)
-    write_atomic(page, render_pairs(document).encode(), keep_old=True)
-    return data, page
+    write_atomic(shown_page, render_pairs(document).encode(), keep_old=True)
+    return data, shown_page

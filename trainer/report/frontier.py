@@ -22,8 +22,9 @@ from edgeveil.trainer.audit.card import SUBSTITUTED
 from edgeveil.trainer.audit.findings import SENT, findings, written
 from edgeveil.trainer.audit.text import figures
 from edgeveil.trainer.report import pictures as drawing
-from edgeveil.trainer.report.card_page import environment, made_with
+from edgeveil.trainer.report.card_page import made_with, page
 from edgeveil.trainer.report.card_page import shown as shown_of
+from edgeveil.trainer.report.figures import curves
 from edgeveil.trainer.report.pictures import INKS, saved, style
 
 
@@ -322,7 +323,7 @@ def write_report(
         "speed": None if measured is None else headline(measured),
         "comparison": None if comparison is None else drawing.file(comparison[0]),
         "comparison_says": "" if comparison is None else comparison[1],
-        "curves": drawing.curves(source.metrics()),
+        "curves": curves(source.metrics()),
         "training_note": "Losses and accuracies by epoch, as recorded while training; none of it is an audit.",
         "boards": folder.report.get("profiles", []),
         "identities": identities(audit, folder.manifest, bundle),
@@ -375,4 +376,4 @@ def _frames(folder: Any) -> list[str]:
 
 def render(values: Mapping[str, Any]) -> str:
     """The page; every value is escaped."""
-    return environment().get_template("report.html").render(**values)
+    return page("report.html", values)

@@ -21,7 +21,7 @@ from edgeveil.trainer.audit.frozen import LICENCES
 from edgeveil.trainer.audit.text import answers_in_words, figures
 from edgeveil.trainer.audit.verdict import column_title, words
 from edgeveil.trainer.recipe.training_sections import leaving
-from edgeveil.trainer.report.card_page import environment, shown
+from edgeveil.trainer.report.card_page import page, shown
 
 DETECTOR = "detector"
 _NAMES = uuid.UUID("6f0f5b1e-3c0c-5d0e-9a53-0d5a3c1f2b77")  # so that one bundle has one serial number
@@ -306,20 +306,19 @@ def render(bundle: Bundle, card: Mapping[str, Any], signer: str) -> str:
     artefacts = [
         {**part, **shown(part), "title": column_title(part), "figures": figures(part)} for part in card["artefacts"]
     ]
-    return (
-        environment()
-        .get_template("dpia.html")
-        .render(
-            bundle=bundle,
-            manifest=manifest,
-            card={**card, "artefacts": artefacts},
-            signer=signer,
-            counted=None if counts is None else leaving(counts),
-            detector=manifest.get("detector"),
-            more=[one for one in manifest["outputs"] if one["kind"] != "label"],
-            retained=RETAINED,
-            fail_closed=FAIL_CLOSED,
-            beyond=BEYOND,
-            version=__version__,
-        )
+    return page(
+        "dpia.html",
+        {
+            "bundle": bundle,
+            "manifest": manifest,
+            "card": {**card, "artefacts": artefacts},
+            "signer": signer,
+            "counted": None if counts is None else leaving(counts),
+            "detector": manifest.get("detector"),
+            "more": [one for one in manifest["outputs"] if one["kind"] != "label"],
+            "retained": RETAINED,
+            "fail_closed": FAIL_CLOSED,
+            "beyond": BEYOND,
+            "version": __version__,
+        },
     )

@@ -38,11 +38,24 @@ def saved(figure: Any, kind: str = "svg", **options: Any) -> bytes:
     return data.getvalue().replace(b"</style>", DARK + b"</style>", 1) if kind == "svg" else data.getvalue()
 
 
+MOST_SIDE = (
+    120  # pixels of a picture on a page, which shows it no larger: a dozen pairs of any size weigh 1.4 MB at most
+)
+
+
 def png(picture: np.ndarray, low: float, high: float) -> str:
-    """A picture (height, width, channels) as a PNG data URI; one channel in grey, three in colour, else the first."""
+    """A picture (height, width, channels) as a PNG data URI; one channel in grey, three in colour, else the first.
+
+    A larger one is brought to ``MOST_SIDE`` by the means of squares.
+    """
     from matplotlib import image
 
     unit = np.clip((picture.astype(np.float64) - low) / (high - low), 0.0, 1.0)
+    by = -(-max(unit.shape[:2]) // MOST_SIDE)
+    down, across = (min(by, side) for side in unit.shape[:2])
+    rows, columns = unit.shape[0] // down, unit.shape[1] // across
+    squares = unit[: rows * down, : columns * across].reshape(rows, down, columns, across, -1)
+    unit = squares.mean(axis=(1, 3))
     data = io.BytesIO()
     if unit.shape[-1] == 3:
         image.imsave(data, unit, format="png")
@@ -56,65 +69,8 @@ def file(path: Path) -> str:
     return _uri("image/png", path.read_bytes())
 
 
-def svg(data: bytes) -> str:
-    """An SVG as a data URI."""
-    return _uri("image/svg+xml", data)
-
-
-def curves(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Figures of metrics.jsonl, each ``{"image": data URI, "alt": text}``: accuracies, losses and the rest by stage.
-
-    A line has ``stage``, ``step`` (an epoch) and numbers by name; lines of one stage may hold different numbers.
-    """
-    figures = []
-    for stage in dict.fromkeys(str(line["stage"]) for line in lines):
-        series: dict[str, list[tuple[float, float]]] = {}
-        for line in lines:
-            if line["stage"] == stage:
-                for name, value in line.items():
-                    if name not in ("stage", "step", "time_s") and isinstance(value, (int, float)):
-                        series.setdefault(name, []).append((line["step"], value))
-        for what in ("accuracy", "loss", "further measures"):
-            chosen = {name: points for name, points in series.items() if _panel(name) == what}
-            if chosen:
-                figures.append(_figure(stage, what, chosen))
-    return figures
-
-
-def _panel(name: str) -> str:
-    return next((what for what in ("accuracy", "loss") if what in name.split("_")), "further measures")
-
-
-def _figure(stage: str, what: str, series: Mapping[str, Sequence[tuple[float, float]]]) -> dict[str, str]:
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
-    with style():
-        figure = Figure(figsize=(4.6, 3.0), layout="constrained")
-        axes = figure.subplots()
-        for ink, (name, points) in zip(INKS * (1 + len(series) // len(INKS)), series.items(), strict=False):
-            steps, values = zip(*points, strict=True)
-            marker = "o" if len(points) < 3 else ""
-            axes.plot(steps, values, color=ink, linewidth=1.5, label=_words(name), marker=marker, markersize=3)
-        axes.set_title(f"{stage}: {what}", loc="left", fontsize=10, fontweight="bold")
-        axes.set_xlabel("epoch")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.grid(axis="y", color="#dedbd2", linewidth=0.8)
-        axes.spines[["top", "right"]].set_visible(False)
-        if what == "accuracy":
-            axes.set_ylim(-0.02, 1.02)
-        figure.legend(loc="outside lower left", frameon=False, fontsize=8, ncols=2)
-        data = saved(figure, transparent=True)
-    ends = ", ".join(f"{_words(name)} {points[-1][1]:.3g}" for name, points in series.items())
-    return {"image": svg(data), "alt": f"{stage}, {what} by epoch; at the end {ends}"}
-
-
 def _uri(kind: str, data: bytes) -> str:
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
 
 
 # Several perturbers of the same samples in one picture: what they send, who infers z from it, and what it keeps.

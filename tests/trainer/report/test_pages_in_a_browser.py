@@ -1,17 +1,25 @@
 """Pages as a browser shows them: nothing scrolls sideways, no wide table, words for each picture, no serious fault."""
 
+import base64
+import importlib.metadata
+import importlib.util
 import os
+import re
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from edgeveil.edge_runtime.bundle.reader import read_bundle
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.sinks import open_sink
 from edgeveil.trainer.audit.card import SUBSTITUTED, card
-from edgeveil.trainer.report import card_markdown, frontier, pictures
+from edgeveil.trainer.report import card_markdown, frontier, ml_bom, pictures
 from edgeveil.trainer.report import frontier as page_facts
-from edgeveil.trainer.report.card_page import render
-from tests.support import network_receivers, programs
+from edgeveil.trainer.report.card_page import render, render_pairs
+from edgeveil.trainer.report.figures import curves
+from tests.support import bundles, network_receivers, programs
 from tests.support.audit_documents import collateral, document
 from tests.support.browser import measured
 from tests.support.browser.chromium import Chromium, file_url
@@ -19,7 +27,9 @@ from tests.support.publishing import publication_documents
 
 pytestmark = pytest.mark.programs
 
-AXE = Path(os.environ["EDGEVEIL_AXE"]) if "EDGEVEIL_AXE" in os.environ else None  # axe.min.js of axe-core
+PACKAGED = importlib.util.find_spec("axe_playwright_python")  # of requirements/axe.txt; it is never imported
+# axe.min.js of axe-core; EDGEVEIL_AXE names another.
+AXE = Path(os.environ.get("EDGEVEIL_AXE") or Path(str(PACKAGED and PACKAGED.origin)).with_name("axe.min.js"))
 EACH = [(width, scheme) for width in measured.WIDTHS for scheme in measured.SCHEMES]
 NOTHING: dict[tuple[int, str], list[str]] = {each: [] for each in EACH}
 
@@ -36,7 +46,7 @@ def found(browser, url, *, wait_s=0.0):
     said = {}
     for width, scheme in EACH:
         browser.show(url, width=width, dark=scheme == "dark", wait_s=wait_s)
-        said[width, scheme] = measured.problems(measured.measure(browser, AXE), width)
+        said[width, scheme] = measured.problems(measured.measure(browser, AXE if AXE.is_file() else None), width)
     return said
 
 
@@ -63,7 +73,7 @@ def report(folder):
             **page_facts.summary(audit),
             **{"title": "digits-codebook", "development": True, "substituted": SUBSTITUTED},
             **{"bench": page_facts.speed_facts(bench), "speed": page_facts.headline(bench)},
-            **{"curves": pictures.curves(lines), "training_note": "as recorded"},
+            **{"curves": curves(lines), "training_note": "as recorded"},
             **{"comparison": picture, "comparison_says": "why this one"},
             "boards": [{"profile": "coral-dev-board", "artefact": "tflite-int8", "status": "s" * 90, "audited": "it"}],
             "identities": page_facts.identities(audit, {"models": {}}, None),
@@ -75,19 +85,164 @@ def report(folder):
     return file_url(folder / "report.html")
 
 
-def test_a_report_fits_and_has_no_fault(browser, tmp_path):
-    assert found(browser, report(tmp_path)) == NOTHING
-
-
-def test_a_card_fits_and_has_no_fault(browser, tmp_path):
+def card_of(folder):
     audit = document()
     name = {"kind": "codebook", "substituted": True, "identity_allowed": False, "target": "parity"}
     manifest = {
         "name": "digits",
         "perturber": {**name, "sensitive": "less-than-five", "target_classes": ["even", "odd"]},
     }
-    (tmp_path / "card.html").write_text(render(card({**audit, "others": [audit]}, manifest)))
-    assert found(browser, file_url(tmp_path / "card.html")) == NOTHING
+    (folder / "card.html").write_text(render(card({**audit, "others": [audit]}, manifest)))
+    return file_url(folder / "card.html")
+
+
+def pairs(folder):
+    made = document()
+    told = {"order": {"sentence": "pairs as they stand"}, "notes": []}
+    (folder / "report.html").write_text(render_pairs({**made, **told}))
+    return file_url(folder / "report.html")
+
+
+def assessment(folder):
+    made = bundles.make_bundle(folder, example=bundles.laplace_example())
+    bundle = read_bundle(made.path, open_trust(made.trust))
+    about = card({"others": [], **document()}, bundle.manifest.document)
+    (folder / "dpia.html").write_text(ml_bom.render(bundle, about, "a signer"))
+    return file_url(folder / "dpia.html")
+
+
+def test_axe_core_is_the_one_that_is_locked():
+    locked = Path("requirements/axe.txt").read_text()
+    assert f"axe-playwright-python=={importlib.metadata.version('axe-playwright-python')} " in locked
+    assert AXE.is_file()
+
+
+@pytest.mark.parametrize("of", [report, card_of, pairs, assessment])
+def test_a_page_fits_and_has_no_fault(browser, tmp_path, of):
+    assert found(browser, of(tmp_path)) == NOTHING
+
+
+@pytest.mark.parametrize("of", [report, card_of, pairs])
+def test_a_page_prints_on_two_sheets(browser, tmp_path, of):
+    """What a data protection officer is given: verdict, findings, pictures, what was not tested, and the words."""
+    browser.show(of(tmp_path), width=1280)
+    browser.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = !one.open; })")
+    sheets = base64.b64decode(browser.send("Page.printToPDF", preferCSSPageSize=True)["data"])
+    assert 1 <= max(map(int, re.findall(rb"/Count (\d+)", sheets))) <= 2
+    browser.send("Emulation.setEmulatedMedia", media="print")
+    try:
+        shown = browser.evaluate("document.body.innerText")
+    finally:
+        browser.send("Emulation.setEmulatedMedia", media="")
+    for words in (
+        "What is kept",
+        "What leaks",
+        "What was not tested",
+        "Words on this page",
+        "an attack is surely above",
+    ):
+        assert words in shown
+    assert "Show rows with" not in shown
+
+
+LARGE = np.random.default_rng(0).integers(0, 256, (480, 640, 3)).astype(np.float64)
+
+
+def test_pictures_of_any_size_leave_a_page_light(tmp_path):
+    """Twelve pairs of coloured noise, which compresses to nothing less: 1.5 MB for the page."""
+    picture = pictures.png(LARGE, 0.0, 255.0)
+    pair = {"before": picture, "after": picture, "label": "a"}
+    audit = document()
+    page = frontier.render({**page_facts.summary(audit), **BARE, "pictures": [pair] * page_facts.PICTURES})
+    assert len(page) < 1.5e6
+    assert page.count(picture) == 2 * page_facts.PICTURES
+
+
+BARE = {
+    **{"title": "noise", "development": False, "substituted": "", "bench": None, "speed": None, "curves": []},
+    **{"training_note": "", "comparison": None, "comparison_says": "", "boards": [], "identities": []},
+    **{"pictures_raw": True, "pictures_note": ""},
+}
+ROWS = """[...document.querySelectorAll('#measured details[open] tbody tr:not([hidden]) th')]
+  .map((th) => th.firstChild.data)"""
+CLICK = "document.querySelector('#measured details[open] thead th:nth-child({}) button').click()"
+
+
+def test_a_table_sorts_and_filters_and_keeps_its_notes(browser, tmp_path):
+    browser.show(report(tmp_path), width=1280)
+    before = browser.evaluate(ROWS)
+    browser.evaluate(CLICK.format(3))
+    rising = browser.evaluate(ROWS)
+    browser.evaluate(CLICK.format(3))
+    falling = browser.evaluate(ROWS)
+    assert set(rising) == set(falling) == set(before)
+    assert (rising[0], falling[0]) == ("fixed D_z", "CNN")
+    assert rising[-1] == falling[-1] == "random forest"  # it has no figure, whichever way
+    table = "document.querySelector('#measured details[open] table')"
+    sort = f"{table}.querySelector('th:nth-child(3)').getAttribute('aria-sort')"
+    assert browser.evaluate(sort) == "descending"
+    note = f"{table}.querySelector('tr.note').previousElementSibling.textContent"
+    assert "random forest" in browser.evaluate(note)
+    browser.evaluate(
+        """(() => { const input = document.querySelector('#measured details[open] input');
+        input.value = 'FOREST'; input.dispatchEvent(new Event('input')); })()"""
+    )
+    assert browser.evaluate(ROWS) == ["random forest"]
+    assert browser.evaluate("document.querySelector('#measured details[open] [aria-live]').textContent") == " 1 of 7"
+
+
+def at(browser, selector):
+    """Move the pointer to the middle of an element; what the page shows there."""
+    found = browser.evaluate(
+        f"""(() => {{ const one = document.querySelector({selector!r}); one.scrollIntoView({{block: 'center'}});
+        const box = one.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; }})()"""
+    )
+    browser.send("Input.dispatchMouseEvent", type="mouseMoved", x=found[0], y=found[1])
+    return browser.evaluate("document.querySelector('.tip').hidden ? '' : document.querySelector('.tip').textContent")
+
+
+def test_values_and_meanings_are_shown_under_the_pointer(browser, tmp_path):
+    browser.show(report(tmp_path), width=1280)
+    assert at(browser, "#measured svg g.best .dot").startswith("BatchNorm MLP on fresh rows 95.0 % [93.0 %, 97.0 %]")
+    browser.evaluate("document.querySelector('#training').open = true")
+    assert at(browser, "#training circle") == "loss, epoch 1: 1"
+    assert at(browser, "thead .word[data-value^=bits]").startswith("bits: what a sample reveals of z beyond y")
+    assert at(browser, ".answers a.word[href='#w-best-attack-found']").startswith("best attack found: the adaptive")
+    assert at(browser, "h1") == ""
+    browser.evaluate("document.querySelector('a.word').click()")
+    assert not browser.evaluate("location.hash")
+
+
+def test_contents_follow_and_open_what_they_lead_to(browser, tmp_path):
+    browser.show(report(tmp_path), width=1280)
+    assert browser.evaluate("getComputedStyle(document.querySelector('nav')).position") == "sticky"
+    browser.evaluate("document.querySelector('nav a[href=\"#training\"]').click()")
+    deadline = time.monotonic() + 10
+    current = "document.querySelector('nav [aria-current]')?.hash"
+    while browser.evaluate(current) != "#training" and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert browser.evaluate(current) == "#training"
+    assert browser.evaluate("document.querySelector('#training').open")
+
+
+def test_a_page_loads_nothing_even_if_markup_were_planted(browser, tmp_path):
+    """The policy of the page names its own style and script; another script in it does not run."""
+    page = Path(re.sub("^file://", "", report(tmp_path)))
+    page.write_text(page.read_text().replace("</main>", "<script>document.title = 'planted'</script></main>"))
+    browser.show(file_url(page), width=1280)
+    assert browser.evaluate("document.title") == "digits-codebook \N{EN DASH} EdgeVeil report"
+    assert browser.evaluate("fetch('data:,x').then(() => 'loaded', () => 'refused')") == "refused"
+    assert browser.evaluate("!!document.querySelector('th button')")
+
+
+def test_a_page_without_its_script_has_all_of_it(browser, tmp_path):
+    browser.send("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.show(report(tmp_path), width=1280)
+    finally:
+        browser.send("Emulation.setScriptExecutionDisabled", value=False)
+    assert browser.evaluate("document.querySelectorAll('button, input').length") == 0
+    assert "fixed D_z" in browser.evaluate("document.querySelector('svg .row title').textContent")
 
 
 @pytest.mark.parametrize("of", [publication_documents.table, publication_documents.archive])

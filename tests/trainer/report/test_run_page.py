@@ -1,6 +1,5 @@
 """One page, whole in itself, that shows nothing raw unless asked."""
 
-import base64
 import json
 import re
 from html.parser import HTMLParser
@@ -15,6 +14,7 @@ from edgeveil.trainer.audit.card import SUBSTITUTED
 from edgeveil.trainer.audit.findings import Finding, attacks
 from edgeveil.trainer.report import frontier, pictures
 from edgeveil.trainer.report import frontier as page_facts
+from edgeveil.trainer.report.figures import MOST_DOTS, Scale, curves, readers
 from tests.support.audit_documents import before, document
 
 BENCH = {
@@ -73,7 +73,7 @@ def values(audit: dict, **changes: object) -> dict:
         "development": True,
         "bench": page_facts.speed_facts(BENCH),
         "speed": page_facts.headline(BENCH),
-        "curves": pictures.curves(lines),
+        "curves": curves(lines),
         "training_note": "as recorded",
         "comparison": picture,
         "comparison_says": "why this one",
@@ -96,8 +96,11 @@ def test_one_file_that_fetches_nothing(audit):
     page = Page(text)
     links = [value for _, found in page.attributes for name, value in found.items() if name in ("src", "href")]
     assert links
-    assert all(link.startswith("data:image/") for link in links)
-    assert not re.search(r"url\(|@import|<script|http", text)
+    assert all(link.startswith(("data:image/", "#")) for link in links)
+    assert not re.search(r"url\(|@import|https?:", text)
+    policy = next(found["content"] for _, found in page.attributes if found.get("http-equiv"))
+    assert policy.startswith("default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:;")
+    assert "unsafe" not in policy
 
 
 def test_readable_by_machine_and_on_a_phone(audit):
@@ -201,7 +204,7 @@ def test_every_non_adaptive_number_is_called_that(audit):
 
 
 def test_best_attack_is_marked_once(audit):
-    shown = frontier.render(values(audit)).partition("<details>")
+    shown = frontier.render(values(audit)).partition("The same of label-only")
     assert [part.count(">best attack found</span>") for part in (shown[0], shown[2])] == [1, 1]  # and of label-only
 
 
@@ -218,7 +221,8 @@ def test_verdict_tone_follows_the_audit():
 def test_names_from_data_cannot_become_markup(audit):
     audit = json.loads(json.dumps(audit).replace('"parity"', '"<script>alert(1)</script>"'))
     text = frontier.render(values(audit))
-    assert "<script>" not in text
+    assert "<script>alert" not in text
+    assert text.count("<script") == 1
     assert "&lt;script&gt;" in text
 
 
@@ -273,9 +277,52 @@ def test_the_same_run_draws_the_same_curves():
     lines = [
         {"stage": "perturber", "step": step, "time_s": 0.0, "loss_hinge": step, "distance": 2.0} for step in (1, 2)
     ]
-    once, again = pictures.curves(lines), pictures.curves(lines)
+    once, again = curves(lines), curves(lines)
     assert once == again
-    drawn = base64.b64decode(once[0]["image"].partition(",")[2])
-    assert b"prefers-color-scheme: dark" in drawn
-    assert [figure["alt"].split(" by")[0] for figure in once] == ["perturber, loss", "perturber, further measures"]
-    assert "loss hinge 2" in once[0]["alt"]
+    assert [figure["title"] for figure in once] == ["perturber: loss", "perturber: further measures"]
+    assert "loss hinge 2" in once[0]["says"]
+    assert [text for _, _, text in once[0]["lines"][0]["dots"]] == ["loss hinge, epoch 1: 1", "loss hinge, epoch 2: 2"]
+
+
+def test_a_long_training_is_drawn_whole_and_read_at_some_epochs():
+    lines = [{"stage": "a", "step": step, "time_s": 0.0, "loss": 1 / step} for step in range(1, 5001)]
+    lines[40]["loss"] = float("nan")
+    (figure,) = curves(lines)
+    (line,) = figure["lines"]
+    assert len(line["path"].split()) == 4999
+    assert len(line["dots"]) <= MOST_DOTS + 1
+    assert line["dots"][-1][2] == "loss, epoch 5000: 0.0002"
+    assert len(curves([{"stage": "a", "step": 1, "time_s": 0.0, "loss": float("inf")}])) == 1
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0.0, 1.0, ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
+        (57.0, 63.0, ["58", "60", "62"]),
+        (-2.0, 2.0, ["-2", "-1", "0", "1", "2"]),
+    ],
+)
+def test_ticks_are_round_values(low, high, expected):
+    ticks = Scale(low, high, 0, 100).ticks()
+    assert [text for _, text in ticks] == expected
+    assert all(0 <= at <= 100 for at, _ in ticks)
+
+
+def test_the_figure_has_each_attack_once_at_its_best_setting(audit):
+    figure = readers(audit)
+    assert [row["name"] for row in figure["rows"]][:2] == ["fixed D_z (non-adaptive)", "transfer (non-adaptive)"]
+    assert [row["name"] for row in figure["rows"] if row["look"] == "best"] == ["BatchNorm MLP on fresh rows"]
+    assert figure["rows"][-2]["name"] == "label-only: best attack found"
+    assert figure["rows"][-1]["text"] == "raw samples: D_z 97.0 % [95.0 %, 99.0 %]"
+    assert figure["mark_text"] == "parity alone: 60.0 %"
+    assert readers({**audit, "findings": []}) is None
+
+
+def test_a_word_is_explained_where_it_first_stands(audit):
+    text = frontier.render(values(audit))
+    assert text.count('href="#w-best-attack-found"') == 1
+    assert text.index('href="#w-best-attack-found"') < text.index("<table")
+    assert '<span class="word" data-value="bits: ' in text
+    for word in re.findall(r'href="#(w-[^"]*)"', text):
+        assert text.count(f'id="{word}"') == 1
