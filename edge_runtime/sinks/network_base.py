@@ -17,9 +17,10 @@ from edgeveil.edge_runtime.sinks import wire
 from edgeveil.edge_runtime.sinks.base import Delivery, Sink
 from edgeveil.edge_runtime.sinks.count_report import CountForm, CountReport
 from edgeveil.edge_runtime.sinks.spool import Spool
-from edgeveil.edge_runtime.sinks.uri import Known, duration_s, size_bytes
+from edgeveil.edge_runtime.sinks.traffic import OPTIONS, spool_limits
 
-OPTIONS: Known = {"spool": str, "spool_size": size_bytes, "ttl": duration_s}
+__all__ = ["OPTIONS", "TIMEOUT_S", "ConnectionLost", "NetworkSink"]
+
 DROPPED = {
     "full": "the spool is full (spool_size)",
     "expired": "they waited too long (ttl)",
@@ -60,9 +61,10 @@ class NetworkSink(Sink):
         self._say: Callable[[str], None] = settings.get("say") or _note
         folder = settings.get("spool")
         self._lasts = folder is not None
+        most_bytes, ttl_s = spool_limits(settings)
         self._spool = Spool(
-            most_bytes=settings.get("spool_size") or (256 if folder else 16) * 10**6,
-            ttl_s=settings.get("ttl") or 3600.0,
+            most_bytes=most_bytes,
+            ttl_s=ttl_s,
             folder=folder,
             accept=lambda record: self._format.mine(record) or self._is_count(record),
             say=self._say,
