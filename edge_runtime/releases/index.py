@@ -175,6 +175,10 @@ INDEX_LIMIT_S, BUNDLE_LIMIT_S = 30.0, 3000.0  # the update unit is ended after a
 BLOCK = 64 * 1024
 
 
+class NotThere(DeviceFailed):
+    """The server answers that it has no such file."""
+
+
 class TooLate(Exception):
     """The time for an answer is over."""
 
@@ -204,6 +208,10 @@ class Folder(object):
             raise BadInput(
                 "Expected {} in {}; it cannot be read ({}).".format(name, self._folder, error.strerror)
             ) from None
+
+    def read_if_there(self, name: str) -> Optional[bytes]:
+        """The whole of a small file; None where there is none."""
+        return self.read_small(name) if os.path.lexists(os.path.join(self._folder, name)) else None
 
     def copy(self, name: str, file: Any, begin: int, size: int) -> None:
         """Append the bytes from ``begin`` on, up to ``size`` bytes in all."""
@@ -238,6 +246,13 @@ class Server(object):
         """The whole of a small file."""
         with self._within(INDEX_LIMIT_S), self._ask(name, 0) as answer:
             return bytes(answer.read(MAX_BYTES + 1))  # one more than an envelope may have
+
+    def read_if_there(self, name: str) -> Optional[bytes]:
+        """The whole of a small file; None where the server has none."""
+        try:
+            return self.read_small(name)
+        except NotThere:
+            return None
 
     def copy(self, name: str, file: Any, begin: int, size: int) -> None:
         """Append the bytes from ``begin`` on by a range request; from 0 where the server does not support it."""
@@ -286,7 +301,8 @@ class Server(object):
         try:
             return _opener(self._origin, self.shown).open(request, timeout=SILENCE_S)
         except urllib.error.HTTPError as error:
-            raise DeviceFailed("{} answers {} when asked for {}.".format(self.shown, error.code, name)) from None
+            kind = NotThere if error.code in (404, 410) else DeviceFailed
+            raise kind("{} answers {} when asked for {}.".format(self.shown, error.code, name)) from None
 
 
 def _opener(origin: Any, shown: str) -> Any:

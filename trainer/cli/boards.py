@@ -337,6 +337,30 @@ def index(
     print_done(text, {"index": str(out), "version": offer.version}, as_json=as_json)
 
 
+@updates.command(
+    "settings",
+    epilog="Example: edgeveil update settings hall.json hall-1.pub --file broker.password=hall-1.password --key "
+    "root/signing.key --out www",
+)
+def board_settings(
+    settings: Annotated[Path, typer.Argument(help="Settings as in edge.json; @FILES@/NAME is a file of --file.")],
+    boards: Annotated[list[Path], typer.Argument(help="The key of each board, which board status shows, in a file.")],
+    key: Annotated[str, typer.Option(help="signing.key of the role settings, of root where no one has it.")],
+    out: Annotated[Path, typer.Option(help="Folder with index.json, from which the boards update.")],
+    file: Annotated[
+        list[str] | None, typer.Option("--file", metavar="NAME=FILE", help="A password or CA that the settings name.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Sign settings for boards that update themselves, each sealed so that its board alone can open it."""
+    from edgeveil.trainer.sealing.keys import write_settings
+
+    files = {name: Path(path) for name, _, path in (text.partition("=") for text in file or ())}
+    numbers = write_settings(settings, boards, files, key, out, passphrase=passphrase_of(key))
+    text = "\n".join(f"Number {number} is {out / name}." for name, number in numbers.items())
+    print_done(text, {"settings": {str(out / name): number for name, number in numbers.items()}}, as_json=as_json)
+
+
 @updates.command(epilog="Example: edgeveil update runtime --key root/signing.key --out edge.runtime")
 def runtime(
     key: Annotated[Path, typer.Option(help="signing.key of the root key that the boards have.")],
