@@ -39,6 +39,7 @@ from edgeveil.trainer.runs.checkpoint_score import CheckpointScore, score_checkp
 from edgeveil.trainer.runs.fitted import HIDES_NOTHING, FittedPerturber, constant, unchanged
 from edgeveil.trainer.runs.run import Head as FittedHead
 from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.runs.tracking import Tracker, begin, tracked
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
 _WHAT = {"mean": "the mean, in half ranges,", "share": "a share"}
@@ -114,6 +115,7 @@ def train(
     classifiers: Path | None = None,
     distribute: bool = False,
     trial: bool = False,
+    follower: Tracker | None = None,
 ) -> Run:
     """Train ``recipe`` in the folder ``out``; the test slice is not used.
 
@@ -123,7 +125,7 @@ def train(
     ``LimitNotMet`` if no checkpoint reaches the recipe's accuracy of y by any reader: the run is then complete, with
     the checkpoint from which y is read best. Under ``quick`` that is only a message. ``distribute``: classifiers, and
     perturbers of a kind that can, train on all devices, each on its share of a batch. ``trial``: ``out`` will be
-    gone, so no message names it.
+    gone, so no message names it. ``follower`` is given the run as it trains.
     """
     load_tensorflow()
     # Opened first: if it is missing, no folder must be left behind.
@@ -141,12 +143,14 @@ def train(
             if recipe.perturber.files():
                 recipe.perturber.check(run.dataset().for_training())
             _in_memory(run)
+            begin(run, follower)
         except BadInput:
             if not resume:
                 shutil.rmtree(run.folder)
             raise
         try:
-            return _train(run, distribute, trial=trial)
+            with tracked(run, follower):
+                return _train(run, distribute, trial=trial)
         except KeyboardInterrupt:
             run.record(state="interrupted")
             if not trial:

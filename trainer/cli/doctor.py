@@ -31,7 +31,8 @@ NEEDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "boards over a serial line": (("serial",), "pip install 'edgeveil[serial]'"),
     "MQTT": (("paho",), "pip install 'edgeveil[mqtt]'"),
     "sweeps on Ray": (("ray",), "pip install 'edgeveil[ray]'"),
-    "EDGEVEIL_TRACK=mlflow:DIR": (("mlflow",), "pip install 'edgeveil[mlflow]'"),
+    "EDGEVEIL_TRACK=mlflow:URI": (("mlflow",), "pip install 'edgeveil[mlflow]'"),
+    "EDGEVEIL_TRACK=wandb:PROJECT": (("wandb",), "pip install 'edgeveil[wandb]'"),
     "keys on a token": (("pkcs11",), "pip install 'edgeveil[pkcs11]'"),
     "bundle card FILE.json": (("cyclonedx",), "pip install 'edgeveil[cyclonedx]'"),
 }

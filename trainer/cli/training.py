@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.exceptions import TyperException
 
-from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
+from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli.common import (
     Budget,
     Json,
@@ -82,10 +82,12 @@ def train(
 ) -> None:
     """Train the classifiers and the perturber that a recipe describes.
 
-    With EDGEVEIL_TRACK=mlflow:DIR in the environment, the ended run is written for MLflow too (edgeveil[mlflow]).
+    EDGEVEIL_TRACK=mlflow:URI, mlflow:FOLDER or wandb:PROJECT in the environment: the run is followed there too, each
+    epoch as it ends (extras mlflow, wandb).
     """
     from edgeveil.trainer.ext.sweep.axes import settings, with_settings
     from edgeveil.trainer.recipe.schema import Recipe
+    from edgeveil.trainer.runs.tracking import NAME, tracker
     from edgeveil.trainer.train import train as train_recipe
 
     if resume and replace:
@@ -95,27 +97,19 @@ def train(
         out = Path("runs", Path(recipe).stem if recipe.endswith(".toml") else recipe)
         out = out if resume or replace else free_path(out)
         say(f"The run goes to {out}.")
-    store, track = None, os.environ.get("EDGEVEIL_TRACK")
-    if track:
-        from edgeveil.trainer.runs.listing import store_of
-
-        store = store_of(track)  # fail before training starts
-    try:
-        run = train_recipe(
-            chosen_recipe,
-            out,
-            budget=budget,
-            resume=resume,
-            replace=replace,
-            classifiers=classifiers,
-            distribute=distribute,
-        )
-    except LimitNotMet:  # the run is complete, and its figures say why
-        if store is not None:
-            store.add(out)
-        raise
-    if store is not None:
-        say(f"MLflow has it as {store.add(out)} in {store.folder}.")
+    follower = tracker(os.environ.get(NAME))  # refused before training starts
+    run = train_recipe(
+        chosen_recipe,
+        out,
+        budget=budget,
+        resume=resume,
+        replace=replace,
+        classifiers=classifiers,
+        distribute=distribute,
+        follower=follower,
+    )
+    if follower is not None:
+        say(f"{follower.title} has it as {follower.id}.")
     if as_json:
         print_json(run.summary())
     else:

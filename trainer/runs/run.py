@@ -21,7 +21,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -112,6 +112,7 @@ class Run:
         self._sample: Dataset | None = None
         self._writer: Any = None
         self._stages: set[str] = set()  # stages with lines from this process
+        self.follower: Callable[[str, int, float, Mapping[str, float]], None] | None = None  # told of each epoch
 
     def __repr__(self) -> str:
         return f"<Run {self.folder}: {self.recipe.name}, {self.facts.get('state', 'not started')}>"
@@ -249,7 +250,7 @@ class Run:
         if stage not in self._stages:
             self._stages.add(stage)
             self._forget_metrics(stage, step)
-        line = {"stage": stage, "step": step, "time_s": round(time.time(), 2), **values}
+        line: dict[str, Any] = {"stage": stage, "step": step, "time_s": round(time.time(), 2), **values}
         try:
             with (self.folder / "metrics.jsonl").open("a") as file:
                 file.write(json.dumps(line, allow_nan=False) + "\n")
@@ -263,6 +264,8 @@ class Run:
             for name, value in values.items():
                 tf.summary.scalar(f"{stage}/{name}", value, step=step)
         self._writer.flush()
+        if self.follower is not None:
+            self.follower(stage, step, line["time_s"], values)
 
     def checkpoint(self, name: str, **holders: Any) -> Checkpoint:
         """RUN/checkpoints/NAME.npz, of objects with ``variables`` (Keras models, optimisers), all built."""
