@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        93_733,
+        93_693,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -49,7 +49,7 @@ BUDGETS = {
         "others read (JSON, pictures, MCAP, NATS, Kafka, RTSP, v4l2), an owner's programs, cameras of any size; 450 "
         "board remove; 80 what a board without a clock does; 150 what sinks send.",
     ),
-    "spine lines": Budget(84_418, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(84_378, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         470,
         400,
@@ -70,7 +70,7 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        82_409,
+        82_438,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
