@@ -22,14 +22,13 @@ RUNTIME = "edgeveil-edge.pyz"
 
 def look(job: Dict[str, Any]) -> Dict[str, Any]:
     """What is there of the job. ``removed``: [path, bytes] in the order of their removal; ``spent``: the 1e-6 epsilon
-    that was counted, None where it cannot be read; ``kept``: files that no flash wrote."""
+    that was counted, None where it cannot be read; ``kept``: what stays, though it is near."""
     return {
         "removed": [[path, _bytes(path)] for path in paths(job)],
         "links": [path for path in _folders(job) if os.path.islink(path)],
         "units": _units(job),
         "users": _users(job),
         "service": bool(_units(job) or os.path.exists(job["settings"])) and _owns(job),
-        "running": _running(job["root"]),
         "spent": _spent(job),
         "kept": _kept(job),
     }
@@ -191,12 +190,15 @@ def _spent(job: Dict[str, Any]) -> Optional[int]:
 
 
 def _kept(job: Dict[str, Any]) -> List[str]:
-    """What stays: foreign files in the folder of the releases, and files elsewhere that the settings name."""
+    """What stays: foreign files in the folder of the releases, files elsewhere that the settings name, and the settings
+    and state of a service of that name in another folder."""
     removed = list(paths(job))
     root = job["root"]
     kept = [os.path.join(root, one) for one in sorted(os.listdir(root))] if os.path.isdir(root) else []
     for path in [job["settings"]] + job["files"] if _owns(job) else []:
         kept += [one for one in OPTION.findall(_text(path) or "") if os.path.lexists(one)]
+    if not _owns(job):
+        kept += [one for one in [job["settings"]] + job["folders"] if os.path.lexists(one)]
     return sorted({one for one in kept if not any((one + "/").startswith(gone + "/") for gone in removed)})
 
 

@@ -75,7 +75,6 @@ class Found:
     units: tuple[str, ...]
     kept: tuple[str, ...]
     links: tuple[str, ...]
-    running: tuple[int, ...]
     spent: int | None
     service: bool
 
@@ -93,7 +92,7 @@ class Found:
         for user in self.users:
             yield f"remove the user {user}"
         for path in self.kept:
-            yield f"stays: {path}, which no flash wrote"
+            yield f"stays: {path}, which no flash into this folder wrote"
         yield f"goes with it: the root key and the floor, so that the next flash is a first one; {self.epsilon}"
 
     @property
@@ -143,7 +142,7 @@ def _ask(board: Board, what: str) -> Found:
     done = run("erase_board", what, json.dumps(job(board.root)), timeout_s=ERASE_S)
     try:
         document = json.loads(done.out) if done.code == 0 else {}
-        lists = {name: tuple(document[name]) for name in ("users", "units", "kept", "links", "running")}
+        lists = {name: tuple(document[name]) for name in ("users", "units", "kept", "links")}
         removed = tuple((path, size) for path, size in document["removed"])
         return Found(removed=removed, spent=document["spent"], service=document["service"], **lists)
     except (ValueError, LookupError, TypeError):

@@ -19,6 +19,7 @@ from edgeveil.devices.profiles import names
 from edgeveil.edge_runtime.errors import BadInput
 from tests.support import output, programs
 from tests.support.boards import lossy_serial_line, own_mounts, owners
+from tests.support.boards.owners import Recorded
 from tests.support.promised.counted_bundles import counted_example
 
 ROOT, HALL = "/opt/edgeveil", "/opt/edgeveil-hall"
@@ -116,7 +117,7 @@ def test_a_board_is_what_it_was_before_its_flash(board, owner, edgeveil):
     board.systemctl()
     code, out, said = edgeveil("board", "remove", "--yes", "--erase-ledger", "--json")
     assert code == 0, said
-    assert "stays: /opt/edgeveil/notes.txt, which no flash wrote" in said
+    assert "stays: /opt/edgeveil/notes.txt, which no flash into this folder wrote" in said
     assert board.systemctl()[0].startswith("stop edgeveil.service ")
     assert set(board.changes()) - set(before) == {"/opt/camera.npz", "/opt/edgeveil", "/opt/edgeveil/notes.txt"}
     assert json.loads(out)["kept"] == ["/opt/edgeveil/notes.txt"]
@@ -205,6 +206,7 @@ def test_a_service_of_another_folder_is_not_the_one_of_this(tree, tmp_path):
         False,
         [f"{tmp_path}/home/.cache/edgeveil-incoming"],
     )
+    assert found["kept"] == sorted([other["settings"], *other["folders"]]), "and the plan says so"
     erase_board.erase(other)
     assert left(tmp_path) == [one for one in before if "incoming" not in one]
 
@@ -233,7 +235,7 @@ def test_what_was_spent_is_read_or_is_unknown(tree, tmp_path, ledger, state, spe
 
 
 def found(**changes):
-    known = removal.Found((("/opt/edgeveil/trust", 1),), (), (), (), (), (), 0, service=True)
+    known = removal.Found((("/opt/edgeveil/trust", 1),), (), (), (), (), 0, service=True)
     return dataclasses.replace(known, **changes)
 
 
@@ -263,6 +265,35 @@ def test_a_process_that_still_runs_from_there_keeps_everything(tree, tmp_path, m
     with pytest.raises(SystemExit, match="processes 17 still run"):
         erase_board.erase(job)
     assert left(tmp_path) == before
+
+
+def test_files_that_the_settings_name_elsewhere_are_named(tree, tmp_path):
+    job = tree()
+    (tmp_path / "ca.pem").touch()
+    settings = json.loads(Path(job["settings"]).read_text())
+    addresses = [f"mqtts://b/t?ca={tmp_path}/ca.pem&spool=/none", f"https://x?password_file={job['folders'][0]}/one"]
+    Path(job["settings"]).write_text(json.dumps({**settings, "sink": addresses}))
+    assert erase_board.look(job)["kept"] == [f"{tmp_path}/ca.pem"]
+
+
+def test_a_ledger_in_another_place_goes_too(tree, tmp_path):
+    job = tree()
+    settings = json.loads(Path(job["settings"]).read_text())
+    Path(job["settings"]).write_text(json.dumps({**settings, "ledger": f"{tmp_path}/data/ledger"}))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/ledger").write_text('{"ledger": {"lifetime": 3}}')
+    (tmp_path / "data/ledger.lock").touch()
+    (tmp_path / "data/other").touch()
+    assert erase_board.look(job)["spent"] == 3
+    erase_board.erase(job)
+    assert left(tmp_path) == ["data/other"]
+
+
+def test_a_user_who_cannot_sudo_is_told_before_anything_changes(tree):
+    line = Recorded(b"1000", out=json.dumps(erase_board.look(tree())).encode(), **{"sudo -n true": 1})
+    with pytest.raises(BadInput, match="The service needs root to be removed"):
+        removal.look(flashing_board.Board(line, root=ROOT))
+    assert not any(" erase " in one for one in line.ran)
 
 
 @pytest.mark.programs
