@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        93_051,
+        93_670,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -46,15 +46,19 @@ BUDGETS = {
         "counts that are enough in one place, and the default way on more data; 480 what a source and its sinks need, "
         "asked of the board before its first change; 240 settings that come back, services that are not well, "
         "and bundles that leak; 50 systems without an interpreter, and a Pi 5's throttling; 2,390 receivers that "
-        "others read (JSON, pictures, MCAP, NATS, Kafka, RTSP, v4l2), an owner's programs, cameras of any size.",
+        "others read (JSON, pictures, MCAP, NATS, Kafka, RTSP, v4l2), an owner's programs, cameras of any size; "
+        "600 two converters beside tf.lite and tf2onnx, and the choice among them.",
     ),
-    "spine lines": Budget(83_736, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(
+        84_355, 52_000, "The product without ext/; a user's own networks, wrap and converters are all in it."
+    ),
     "modules": Budget(
-        467,
+        473,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of the fitting of networks, 9 of formats and "
-        "of data larger than memory, 1 of what sources and sinks need on a board, 16 of receivers and sensors.",
+        "of data larger than memory, 1 of what sources and sinks need on a board, 16 of receivers and sensors, "
+        "6 of converters.",
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
@@ -68,11 +72,11 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        81_734,
+        82_018,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
-        "of what a flash promises, of receivers and of sensors.",
+        "of what a flash promises, of receivers, of sensors and of converters.",
     ),
 }
 
