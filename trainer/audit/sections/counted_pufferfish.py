@@ -57,7 +57,7 @@ def _up(number: float) -> str:
 class CountedPufferfish(Section):
     """The counted (epsilon, delta), of outputs that are functions of one code."""
 
-    name = NAME
+    name = "counted Pufferfish"
     order = 6
 
     def applies(self, about: About) -> bool:
