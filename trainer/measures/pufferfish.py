@@ -104,15 +104,16 @@ def counted(
     error = (1 - confidence) / tried / 2
     each = error / (len(EPSILONS) * (len(by_prior) + len(by_support)))
 
-    def worst(secrets: list[_Secret], epsilon: float) -> Loss:
-        losses = [_delta(laws, gram, one, epsilon, each) for one in secrets]
-        return max(losses, key=lambda loss: loss.delta, default=Loss(epsilon, 0.0, 0.0))
+    def worst(secrets: list[_Secret]) -> Iterator[Loss]:
+        least = 1.0  # the delta of a smaller epsilon is one of a larger, too
+        for epsilon in EPSILONS:
+            losses = [_delta(laws, gram, one, epsilon, each) for one in secrets]
+            loss = max(losses, key=lambda loss: loss.delta, default=Loss(epsilon, 0.0, 0.0))
+            least = min(least, loss.delta)
+            yield loss._replace(delta=least)
 
     return Pufferfish(
-        tuple(worst(by_prior, epsilon) for epsilon in EPSILONS),
-        tuple(worst(by_support, epsilon) for epsilon in EPSILONS),
-        _of_codes(counts, of_pair, support, error),
-        **facts,
+        tuple(worst(by_prior)), tuple(worst(by_support)), _of_codes(counts, of_pair, support, error), **facts
     )
 
 

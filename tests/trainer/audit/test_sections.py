@@ -14,7 +14,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit import findings as of
 from edgeveil.trainer.audit.card import card, current
 from edgeveil.trainer.audit.findings import Finding
-from edgeveil.trainer.audit.sections import certificate_section, counted_pufferfish, pufferfish, retained
+from edgeveil.trainer.audit.sections import SECTIONS, certificate_section, counted_pufferfish, pufferfish, retained
 from edgeveil.trainer.audit.sections import retained as utility
 from edgeveil.trainer.audit.sections.training import promised
 from edgeveil.trainer.audit.subject import RELEASED, SENT, Bottleneck, bottleneck
@@ -325,6 +325,12 @@ def test_what_corollary_b6_assumes_of_an_attack_is_measured(sure_of, words):
     found = {one.name: one for one in pufferfish.section(data, test.x, right, attack)}
     assert found["error of the best attack, mean"].value == pytest.approx(1 - sure_of)
     assert words in found["error of the best attack, largest"].text
+
+
+def test_every_section_in_the_folder_is_found():
+    folder = ROOT / "trainer/audit/sections"
+    written = {path.stem for path in folder.glob("*.py") if "(Section):" in path.read_text()}
+    assert {kind.module.rpartition(".")[2] for kind in SECTIONS.kinds().values()} == written
 
 
 def test_a_counted_pufferfish_bound_is_stated_with_its_assumptions_or_what_it_needs():

@@ -81,6 +81,12 @@ def test_the_loss_of_every_code_closes_on_the_largest_log_ratio():
     assert ratio <= codes.epsilon < ratio + 0.15
 
 
+def test_a_larger_epsilon_never_has_a_larger_delta():
+    one = bounded(channel(np.random.default_rng(3), 0.2), 2000, 0)
+    for losses in (one.prior, one.supports):
+        assert [loss.delta for loss in losses] == sorted((loss.delta for loss in losses), reverse=True)
+
+
 def test_more_tried_configurations_widen_the_bounds():
     laws = channel(np.random.default_rng(3), 0.2)
     one, many = bounded(laws, 5000, 0), bounded(laws, 5000, 0, tried=25)
