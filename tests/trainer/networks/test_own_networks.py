@@ -205,7 +205,9 @@ def test_the_size_of_a_generator_is_stated_once(generator, says):
 
 def test_the_networks_and_the_sections_of_the_page_are_taken(tmp_path):
     page = (ROOT / "docs/how-to/own-networks-train.md").read_text()
-    code, _ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    code, torch_code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    for text in (code, torch_code):
+        assert len([line for line in text.splitlines() if line.strip()]) <= 10
     (tmp_path / "mine.py").write_text(code)
     assert build(f"{tmp_path}/mine.py:classifier", PICTURES, 3).output_shape == (None, 3)
     generator = Generator(architecture=f"{tmp_path}/mine.py:generator")
