@@ -66,7 +66,7 @@ class Emission(object):
         self._take, self._spent, self._guard, self._draws = take, spent, guard, PaidDraws()
         self.plan, self._sinks, self._counters, self._say = plan, sinks, counters, say
         self._clock, self._wall, self._synchronised = clock, wall, synchronised
-        self._kept_right = synchronised()
+        self._kept_right, self._since_ns = synchronised(), None  # type: Optional[bool], Optional[int]
         self._coming: Dict[int, List[PerturbedFrame]] = {}
         self._waiting: Deque[Tuple[float, List[PerturbedFrame]]] = collections.deque()  # since when, and a set
         self.slack_s = min(SLACK_S, plan.tick_s / 4)
@@ -165,14 +165,14 @@ class Emission(object):
         state = "running" if self._fresh_in_period else ("spent" if self._spent() else "degraded")
         self._period, self._fresh_in_period = period, False
         if state != self.state:
-            self.state = state
+            self.state, self._since_ns = state, tick_ns
             self._counters.add("announced-" + state)
             self._sinks.announce(state, tick_ns)
             self._say(state, message=_MESSAGES[state])
         kept_right = self._synchronised()
         if kept_right != self._kept_right:
             self._kept_right = kept_right
-            self._sinks.announce(self.state, tick_ns)
+            self._sinks.announce(self.state, self._since_ns)
 
     def _follow_the_clock(self, now: float) -> None:
         """Count timestamps from one wall-clock time, until the wall clock is set again."""
