@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        93_670,
+        93_744,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -47,18 +47,18 @@ BUDGETS = {
         "asked of the board before its first change; 240 settings that come back, services that are not well, "
         "and bundles that leak; 50 systems without an interpreter, and a Pi 5's throttling; 2,390 receivers that "
         "others read (JSON, pictures, MCAP, NATS, Kafka, RTSP, v4l2), an owner's programs, cameras of any size; "
-        "600 two converters beside tf.lite and tf2onnx, and the choice among them.",
+        "600 two converters beside tf.lite and tf2onnx, the choice among them, Ctrl-C within a step.",
     ),
     "spine lines": Budget(
-        84_355, 52_000, "The product without ext/; a user's own networks, wrap and converters are all in it."
+        84_429, 52_000, "The product without ext/; a user's own networks, wrap and converters are all in it."
     ),
     "modules": Budget(
-        473,
+        474,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of the fitting of networks, 9 of formats and "
         "of data larger than memory, 1 of what sources and sinks need on a board, 16 of receivers and sensors, "
-        "6 of converters.",
+        "6 of converters, 1 of pieces that an export keeps.",
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
@@ -72,7 +72,7 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        82_018,
+        82_138,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
