@@ -120,7 +120,7 @@ def _ranges(float32: bytes, calibration: Mapping[str, np.ndarray] | None) -> dic
     ]
     low: dict[str, np.ndarray] = {}
     high: dict[str, np.ndarray] = {}
-    for row in calibration_rows(calibration):
+    for row in calibration_rows(calibration)():
         runner(**row)
         for one in tensors:
             try:
