@@ -95,6 +95,9 @@ def announce(bundle: Any, artefact: str = "", device: str = CPU, audited: bool =
         sys.stderr.write("note: {}\n".format(NOT_AUDITED_ON.format(artefact=artefact, device=device)))
     elif leaks(bundle.audit):
         sys.stderr.write("note: {}: {}\n".format(name, LEAK))
+    document = bundle.manifest.document
+    if document.get("capture") is not None and outlets.unheld(document["stages"], document.get("stream")):
+        sys.stderr.write("note: {}: {}\n".format(name, outlets.UNHELD))
 
 
 # What the owner of a device demands of every bundle, whichever key signed it: ``policy.json``, next to ``trust.json``.
