@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        93_800,
+        94_315,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -47,16 +47,16 @@ BUDGETS = {
         "asked of the board before its first change; 240 settings that come back, services that are not well, "
         "and bundles that leak; 50 systems without an interpreter, and a Pi 5's throttling; 2,390 receivers that "
         "others read (JSON, pictures, MCAP, NATS, Kafka, RTSP, v4l2), an owner's programs, cameras of any size; 750 "
-        "settings and secrets for boards behind a router.",
+        "settings and secrets for boards behind a router; 520 a camera that is aimed by edges.",
     ),
-    "spine lines": Budget(84_485, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(85_000, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
-        469,
+        472,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of the fitting of networks, 9 of formats and "
         "of data larger than memory, 1 of what sources and sinks need on a board, 16 of receivers and sensors, 2 of "
-        "settings from afar.",
+        "settings from afar, 3 of aims.",
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
@@ -70,11 +70,11 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        82_435,
+        82_860,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
-        "of what a flash promises, of receivers, of sensors and of settings from afar.",
+        "of what a flash promises, of receivers, of sensors, of settings from afar and of aims.",
     ),
 }
 

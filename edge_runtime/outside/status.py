@@ -29,7 +29,7 @@ from edgeveil.edge_runtime.sinks.wire import about
 
 _KEPT = 500  # events in memory
 _LOUD = (
-    "start", "ready", "source", "stop", "degraded", "running", "spent", "isolation", "port", "sink",
+    "start", "ready", "source", "stop", "degraded", "running", "spent", "aiming", "isolation", "port", "sink",
     "sink-again", "inside-ended", "hang",
 )  # fmt: skip
 
@@ -327,6 +327,7 @@ class Status(object):
             "index": service.trust_watch.index,
             "source": service.source,
             "state": service.emission.state,
+            "aims": service.trust_watch.aims.document(),
             "shift": service.shift.document(),
             "live": self.live() or "ok",
             "ready": self.ready() or "ok",
