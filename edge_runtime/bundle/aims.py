@@ -137,8 +137,12 @@ class Watch(object):
         return self.aims().left_s(self._clock()) > 0
 
     def document(self) -> Dict[str, Any]:
-        """For status and pages."""
+        """For the pages."""
         return document(self.aims(), self._clock())
+
+    def gauges(self) -> Dict[str, float]:
+        """For /metrics."""
+        return {"aims-total": float(self.aims().times), "aim-seconds-total": float(self.aims().seconds)}
 
 
 def document(aims: Aims, now_s: float) -> Dict[str, Any]:

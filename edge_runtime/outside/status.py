@@ -363,6 +363,7 @@ class Status(object):
             "set-seconds": service.link.inside.get("last-busy-us") / 1e6,
             **service.shift.gauges(),
             **service.trust_watch.gauges(),
+            **service.trust_watch.aims.gauges(),
             **self._audited(),
         }
         board = board_gauges(service.link.manifest_sha256)

@@ -81,14 +81,11 @@ class TrustWatch(object):
         self._hold_fresh()
 
     def gauges(self) -> Dict[str, float]:
-        """For /metrics: whether the trust can be read, the aims so far, the age of the update index, and the one that
-        ends the service.
+        """For /metrics: whether the trust can be read, the age of the update index, and the one that ends the service.
 
         The ages are in seconds, and left out where nothing is known of the first, or no second one was set.
         """
-        remembered = self.aims.document()
-        values = {"trust-readable": float(not self.problem), "aims-total": float(remembered["count"])}
-        values["aim-seconds-total"] = float(remembered["seconds"])
+        values = {"trust-readable": float(not self.problem)}
         if self.index is not None:
             values["index-age-seconds"] = float(self.index["age_s"])
         if self._stale_days is not None:
