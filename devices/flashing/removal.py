@@ -16,12 +16,13 @@ from typing import Any
 from edgeveil.devices.flashing import sd_card, service_files
 from edgeveil.devices.flashing.board import Board
 from edgeveil.devices.flashing.steps import UNFINISHED
+from edgeveil.edge_runtime.bundle import aims
 from edgeveil.edge_runtime.bundle.board_state import COPY_FILE, STATE_FILE
 from edgeveil.edge_runtime.bundle.index_seen import COPY_FILE as SEEN_COPY
 from edgeveil.edge_runtime.bundle.index_seen import OFFERED_FILE, SEEN_FILE
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.paths import CAMERA_PATH, ENGINES, FIRST, LEDGER, SYSTEMD, named, service_of
-from edgeveil.edge_runtime.releases import confinement
+from edgeveil.edge_runtime.releases import confinement, settings
 from edgeveil.edge_runtime.releases.index import INCOMING
 from edgeveil.edge_runtime.releases.index import LOCK_FILE as UPDATE_LOCK
 from edgeveil.edge_runtime.util.root_lock import LOCK_FILE
@@ -32,8 +33,9 @@ WHY = (
 )
 ERASE_S = 600  # gigabytes on a slow card
 _BOOT = ("/boot", "/boot/firmware")
-_FOLDERS = ("trust", "runtime", "releases", "current", "site", "site-[0-9a-f]+", UNFINISHED, INCOMING)
+_FOLDERS = ("trust", "runtime", "releases", "current", "site", "site-[0-9a-f]+", UNFINISHED, INCOMING, settings.FOLDER)
 _FILES = (STATE_FILE, COPY_FILE, SEEN_FILE, SEEN_COPY, OFFERED_FILE, UPDATE_LOCK, LOCK_FILE)
+_FILES += (settings.KEY_FILE, settings.PUBLIC_FILE, aims.FILE)
 
 
 def job(root: str) -> dict[str, Any]:

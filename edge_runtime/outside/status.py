@@ -31,7 +31,7 @@ from edgeveil.edge_runtime.sinks.wire import about
 
 _KEPT = 500  # events in memory
 _LOUD = (
-    "start", "ready", "source", "stop", "degraded", "running", "spent", "isolation", "port", "sink",
+    "start", "ready", "source", "stop", "degraded", "running", "spent", "aiming", "isolation", "port", "sink",
     "sink-again", "inside-ended", "hang",
 )  # fmt: skip
 
@@ -332,6 +332,7 @@ class Status(object):
             "source": service.source,
             "state": service.emission.state,
             "clock": clock_word(),
+            "aims": service.trust_watch.aims.document(),
             "shift": service.shift.document(),
             "live": self.live() or "ok",
             "ready": self.ready() or "ok",
@@ -367,6 +368,7 @@ class Status(object):
             "set-seconds": service.link.inside.get("last-busy-us") / 1e6,
             **service.shift.gauges(),
             **service.trust_watch.gauges(),
+            **service.trust_watch.aims.gauges(),
             **self._audited(),
         }
         board = board_gauges(service.link.manifest_sha256)

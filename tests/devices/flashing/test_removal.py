@@ -17,6 +17,7 @@ from edgeveil.devices.flashing import removal, sd_card, service_files
 from edgeveil.devices.flashing.records import Wanted
 from edgeveil.devices.profiles import names
 from edgeveil.edge_runtime.errors import BadInput
+from tests.edge_runtime import test_state_files
 from tests.support import output, programs
 from tests.support.boards import lossy_serial_line, own_mounts, owners
 from tests.support.boards.owners import Recorded
@@ -45,7 +46,13 @@ def test_every_file_and_user_of_a_flash_is_on_the_list_of_removal(root, profile)
         for line in re.findall(r"^(?:StateDirectory|CacheDirectory)=(\S+)$", text, re.MULTILINE):
             assert any(folder.endswith("/" + line) for folder in folders), line
         for place in re.findall(r"^ReadWritePaths=(.+)$|install -d .* (/\S+)$", text, re.MULTILINE):
-            assert {*place[0].split(), place[1]} - {root, "/run", ""} <= folders
+            assert {*place[0].replace(" -", " ").split(), place[1]} - {root, "/run", ""} <= folders
+
+
+def test_every_file_that_a_service_keeps_in_its_folder_is_on_the_list():
+    kept = {one.path.split("/")[1] for one in test_state_files.TABLE if one.path.startswith("opt/")}
+    assert {"board.key", "aims.json", "settings"} < kept
+    assert [name for name in kept if not re.fullmatch(removal.job(ROOT)["names"], name)] == []
 
 
 def test_a_cards_first_boot_is_on_it_too():

@@ -86,6 +86,21 @@ class Stage:
             self.now += step_s
 
 
+def test_an_aim_is_announced_at_its_next_tick_and_so_is_its_end():
+    stage, aimed = Stage(), []
+    stage.emission._aiming = lambda: bool(aimed)
+    stage.run(2)
+    aimed.append(True)
+    stage.run(5, every_s=None)
+    began = [tick_ns for state, tick_ns in stage.sink.told if state == "aiming"]
+    assert [state for state, _ in stage.sink.told] == ["aiming"]
+    assert began[0] <= stage.sink.left[21][1]
+    aimed.clear()
+    stage.run(130)
+    assert [state for state, _ in stage.sink.told] == ["aiming", "degraded", "running"]
+    assert stage.said == ["aiming", "degraded", "running"]
+
+
 def test_what_the_guard_gives_leaves_in_place_of_a_new_set_and_of_its_repeats():
     stage = Stage()
     seen = []
