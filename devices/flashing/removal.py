@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from edgeveil.devices.agents import read_agent
 from edgeveil.devices.flashing import sd_card, service_files
 from edgeveil.devices.flashing.board import Board
 from edgeveil.devices.flashing.steps import UNFINISHED
@@ -70,7 +71,8 @@ def job(root: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Found:
-    """What of EdgeVeil a board has. ``removed``: paths with their bytes; ``spent``: 1e-6 epsilon, None if unknown."""
+    """What of EdgeVeil a board has. ``removed``: paths with their bytes; ``spent``: 1e-6 epsilon, None if unknown;
+    ``mine``: whether the user may remove all of it."""
 
     removed: tuple[tuple[str, int], ...]
     users: tuple[str, ...]
@@ -78,7 +80,7 @@ class Found:
     kept: tuple[str, ...]
     links: tuple[str, ...]
     spent: int | None
-    service: bool
+    mine: bool
 
     @property
     def nothing(self) -> bool:
@@ -124,9 +126,9 @@ class Found:
 def look(board: Board) -> Found:
     """What is there. Raises ``BadInput`` where this user may not take it off, ``DeviceFailed``."""
     found = _ask(board, "look")
-    if found.service and not board.sudo.allowed():
+    if not found.mine:
         raise BadInput(
-            "The service needs root to be removed, and this user cannot sudo without a password: give it with "
+            "Root is needed to remove what is there, and this user cannot sudo without a password: give it with "
             "password_file in boards.toml, or log in as another user."
         )
     return found
@@ -140,13 +142,14 @@ def erase(board: Board) -> None:
 
 
 def _ask(board: Board, what: str) -> Found:
-    run = board.run_root_agent if board.sudo.allowed() else board.run_agent
-    done = run("erase_board", what, json.dumps(job(board.root)), timeout_s=ERASE_S)
+    run = board.sudo.run if board.sudo.allowed() else board.transport.run
+    command = [*board.python(), "-", what, json.dumps(job(board.root))]
+    done = run(command, data=read_agent("erase_board"), timeout_s=ERASE_S)
     try:
         document = json.loads(done.out) if done.code == 0 else {}
         lists = {name: tuple(document[name]) for name in ("users", "units", "kept", "links")}
         removed = tuple((path, size) for path, size in document["removed"])
-        return Found(removed=removed, spent=document["spent"], service=document["service"], **lists)
+        return Found(removed=removed, spent=document["spent"], mine=document["mine"], **lists)
     except (ValueError, LookupError, TypeError):
         text = done.last_line().removeprefix("error: ")
         raise DeviceFailed(f"{text or 'The board gave no answer'}. Cure that and repeat this: it goes on.") from None
