@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        93_443,
+        94_035,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -48,20 +48,21 @@ BUDGETS = {
         "and bundles that leak; 50 systems without an interpreter, and a Pi 5's throttling; 2,390 receivers that "
         "others read (JSON, pictures, MCAP, NATS, Kafka, RTSP, v4l2), an owner's programs, cameras of any size; "
         "200 pages that are looked at: figures that show their values, words explained where they stand; "
-        "200 MLflow at any address and W&B, which follow a training and cannot fail it.",
+        "200 MLflow at any address and W&B, which follow a training and cannot fail it; 460 ui: runs, sweeps, boards "
+        "as pages of this machine.",
     ),
     "spine lines": Budget(
-        84_128,
+        84_310,
         52_000,
         "The product without ext/; a user's own networks and wrap are all in it; 400 are of pages and of trackers.",
     ),
     "modules": Budget(
-        469,
+        471,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of the fitting of networks, 9 of formats and "
         "of data larger than memory, 1 of what sources and sinks need on a board, 16 of receivers and sensors, "
-        "1 of figures, 1 of trackers.",
+        "1 of figures, 1 of trackers, 2 of ui.",
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
@@ -75,11 +76,11 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        82_222,
+        82_737,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
-        "of what a flash promises, of receivers and of sensors, of pages in a browser and of trackers.",
+        "of what a flash promises, of receivers and of sensors, of pages in a browser, of trackers and of ui.",
     ),
 }
 
