@@ -135,9 +135,14 @@ def shown(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def render(card: Mapping[str, Any]) -> str:
     """The page of a card (docs/reference/schemas/privacy.schema.json); every value is escaped."""
+    return page("card.html", of_card(card))
+
+
+def of_card(card: Mapping[str, Any]) -> dict[str, Any]:
+    """What card.html shows of a card."""
     card = current(card)
     parts = [{**one, **shown(one), "title": column_title(one)} for one in card["artefacts"]]
-    return page("card.html", {**card, "artefacts": parts, "substituted": SUBSTITUTED})
+    return {**card, "artefacts": parts, "substituted": SUBSTITUTED}
 
 
 # What a page may do: show its own pictures, style and script. It loads nothing, sends nothing, and goes nowhere.
@@ -148,9 +153,17 @@ SUBSTITUTED_MEANS = (
 )
 
 
-def page(name: str, values: Mapping[str, Any]) -> str:
-    """A page of the templates, one file that loads nothing; every value is escaped."""
-    return str(environment().get_template(name).render(substituted_means=SUBSTITUTED_MEANS, **values))
+# A page that a server shows may ask that server again, and send it a form.
+SERVED = POLICY.replace("form-action 'none'", "form-action 'self'; connect-src 'self'")
+
+
+def page(name: str, values: Mapping[str, Any], site: Sequence[tuple[str, str]] = ()) -> str:
+    """A page of the templates, one file that loads nothing; every value is escaped.
+
+    ``site`` are addresses and titles of a server's other pages.
+    """
+    template = environment(SERVED if site else POLICY).get_template(name)
+    return str(template.render(**{"substituted_means": SUBSTITUTED_MEANS, "site": site, **values}))
 
 
 def environment(policy: str = POLICY) -> Any:
@@ -269,16 +282,28 @@ def made_with(audit: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def render_pairs(document: Mapping[str, Any]) -> str:
     """The page, one file without pictures of samples; every value is escaped."""
+    return page("pairs.html", of_audit(document, "EdgeVeil audit before and after", "the two sets of samples"))
+
+
+def of_audit(document: Mapping[str, Any], over: str, source: str) -> dict[str, Any]:
+    """What pairs.html shows of an audit; ``over`` stands above the name of the data, ``source`` is what it is of."""
     data = document["data"]
     facts = [
         ("Rows", ", ".join(f"{count:,} {name}" for name, count in data["rows"].items())),
         *([("Units", f"{data['clusters']['test']:,} {data['clusters']['kind']}s")] if data["clusters"] else []),
-        ("Order", document["order"]["sentence"]),
-        *(("Note", note) for note in document["notes"]),
-        *(("Too little", warning) for warning in document["warnings"]),
+        *([("Order", document["order"]["sentence"])] if "order" in document else []),
+        *(("Note", note) for note in document.get("notes", ())),
+        *(("Too little", warning) for warning in document.get("warnings", ())),
         *made_with(document),
     ]
-    return page("pairs.html", {"audit": document, "data": data, "shown": shown(document), "facts": facts})
+    return {
+        "audit": document,
+        "data": data,
+        "shown": shown(document),
+        "facts": facts,
+        "over": over,
+        "source_of": source,
+    }
 
 
 def write_pairs_report(document: Mapping[str, Any], folder: Path) -> tuple[Path, Path]:
