@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        95_754,
+        96_183,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -50,16 +50,17 @@ BUDGETS = {
         "discriminants over all y, which read 87 % of blurred faces where those within each y read 64; 270 a "
         "counted Pufferfish bound, and what Corollary B.6 assumes, measured; 450 board remove; 80 what a board "
         "without a clock does; 250 pages that fold and sort; 380 settings that come signed to boards behind a router; "
-        "350 converters, one file each.",
+        "350 converters, one file each; 425 audit training: inversion and membership next to people held out, and "
+        "epsilon from one training.",
     ),
-    "spine lines": Budget(86_439, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(86_868, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
-        482,
+        483,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of the fitting of networks, 9 of formats and "
         "of data larger than memory, 1 of what sources and sinks need on a board, 16 of receivers and sensors, 2 of a "
-        "counted Pufferfish bound, 2 of board remove, 1 of figures.",
+        "counted Pufferfish bound, 2 of board remove, 1 of figures, 1 of audit training.",
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
@@ -73,11 +74,11 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        84_099,
+        84_381,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
-        "of what a flash promises, of receivers and of sensors.",
+        "of what a flash promises, of receivers and of sensors, and of attacks on a training.",
     ),
 }
 
