@@ -12,6 +12,7 @@ from edgeveil.trainer.audit import trained
 from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.audit.probes import artefact_membership
 from edgeveil.trainer.audit.probes.artefact_membership import Network, Training
+from edgeveil.trainer.datasets.base import Slices, Units
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.measures.intervals import Interval
@@ -158,6 +159,22 @@ def test_a_difference_of_gains_is_as_wide_as_both(monkeypatch):
     assert trained.less(one, other, wider=2.0) == pytest.approx((0.1, 0.0, 0.2))
     alike = trained.gain(np.ones(50, bool), np.ones(50, bool), None)
     assert alike.low < -0.05 < 0.05 < alike.high
+
+
+def test_people_of_several_rows_are_one_coin_each_and_two_steps_apart_where_one_is_added(coins):
+    person = np.arange(ROWS) // 4
+    place = np.random.default_rng(seeds.seed(0)).random(ROWS // 4)[person]
+    units = Units("subject", person, place, np.random.default_rng(1).random(ROWS // 4)[person])
+    classifiers, perturber, held, test = units.dealt(4)
+    slices = Slices(classifiers, perturber, test, held)
+    people = replace(coins, units=units, cluster=person, cluster_kind="subject", slices=slices)
+    proved = {}
+    for neighbours in ("replace", "add or remove"):
+        found, _ = attack(people, nearest(people), {**PROMISE, "unit": "subject", "neighbours": neighbours})
+        assert found[PROVED].rows == len(np.unique(person[members(people)]))  # a pair for each person
+        proved[neighbours] = found[PROVED].value
+    assert proved["replace"] > 0.5
+    assert proved["add or remove"] == pytest.approx(proved["replace"] / 2, abs=2e-3)
 
 
 # The command
