@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        96_183,
+        96_199,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -51,9 +51,9 @@ BUDGETS = {
         "counted Pufferfish bound, and what Corollary B.6 assumes, measured; 450 board remove; 80 what a board "
         "without a clock does; 250 pages that fold and sort; 380 settings that come signed to boards behind a router; "
         "350 converters, one file each; 425 audit training: inversion and membership next to people held out, and "
-        "epsilon from one training.",
+        "epsilon from one training; 15 private estimators in the Python API.",
     ),
-    "spine lines": Budget(86_868, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(86_884, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         483,
         400,
@@ -74,7 +74,7 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        84_381,
+        84_418,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
