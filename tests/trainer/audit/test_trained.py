@@ -112,11 +112,11 @@ def test_a_model_of_much_noise_gives_nothing_away(coins):
 
 def test_what_is_read_of_all_people_alike_is_no_leak(tmp_path):
     dataset = table(tmp_path, lambda z, rng: z ^ (rng.random(len(z)) < 0.1))
-    found, _ = attack(dataset, linear(dataset))
+    found, _ = attack(dataset, lambda rows: np.stack([5 - rows[:, 0], rows[:, 0] - 5], axis=1))
     for side in (trained.MEMBERS, trained.OTHERS):
         one = found["value 0", side, "right"]
-        assert one.value == pytest.approx(0.88, abs=0.08)
-        assert one.null == pytest.approx(0.9, abs=0.04)  # y alone is as good
+        assert one.value == pytest.approx(0.9, abs=0.06)
+        assert one.null == pytest.approx(one.value, abs=0.02)  # y alone is as good
     assert not found[BEYOND].more["found"]
 
 
@@ -164,7 +164,7 @@ def test_a_difference_of_gains_is_as_wide_as_both(monkeypatch):
 def test_people_of_several_rows_are_one_coin_each_and_two_steps_apart_where_one_is_added(coins):
     person = np.arange(ROWS) // 4
     place = np.random.default_rng(seeds.seed(0)).random(ROWS // 4)[person]
-    units = Units("subject", person, place, np.random.default_rng(1).random(ROWS // 4)[person])
+    units = Units("subject", person, place, np.random.default_rng([seeds.seed(0), 1]).random(ROWS // 4)[person])
     classifiers, perturber, held, test = units.dealt(4)
     slices = Slices(classifiers, perturber, test, held)
     people = replace(coins, units=units, cluster=person, cluster_kind="subject", slices=slices)
