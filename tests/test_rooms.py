@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        93_744,
+        93_848,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -47,32 +47,32 @@ BUDGETS = {
         "asked of the board before its first change; 240 settings that come back, services that are not well, "
         "and bundles that leak; 50 systems without an interpreter, and a Pi 5's throttling; 2,390 receivers that "
         "others read (JSON, pictures, MCAP, NATS, Kafka, RTSP, v4l2), an owner's programs, cameras of any size; "
-        "600 two converters beside tf.lite and tf2onnx, the choice among them, Ctrl-C within a step.",
+        "600 two converters beside tf.lite and tf2onnx, the choice among them, Ctrl-C within a step, errors of layers.",
     ),
     "spine lines": Budget(
-        84_429, 52_000, "The product without ext/; a user's own networks, wrap and converters are all in it."
+        84_533, 52_000, "The product without ext/; a user's own networks, wrap and converters are all in it."
     ),
     "modules": Budget(
-        474,
+        475,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of the fitting of networks, 9 of formats and "
         "of data larger than memory, 1 of what sources and sinks need on a board, 16 of receivers and sensors, "
-        "6 of converters, 1 of pieces that an export keeps.",
+        "6 of converters, 1 of pieces that an export keeps, 1 of errors of layers.",
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
     "modules under 40 lines": Budget(3, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
     "scripts lines": Budget(
-        8_974,
+        9_235,
         7_000,
         "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters; PyTorch next to "
-        "Keras, and other boosting next to ours, in one run each.",
+        "Keras, and other boosting next to ours, in one run each; 250 lines every converter on the same networks.",
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        82_138,
+        82_205,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
