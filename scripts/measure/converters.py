@@ -41,7 +41,7 @@ SIZES = {  # of the generators: of a recipe, or of the paper's frames
 }
 CASES = ("digits-prgan", *SIZES)
 PRECISIONS = {"tflite": ("float32", "int8"), "onnx": ("float32", "int8")}
-CALIBRATION, COMPARED, TURNS, TURN_S = 64, 64, 7, 0.15
+CALIBRATION, COMPARED, TURNS, TURN_S = 64, 64, 15, 0.3
 OPSETS = {"boards": 13, "newest": 18}  # of keras-onnx
 OLD = {"py37": ("tflite", "tflite-runtime 2.11, Python 3.7"), "py36": ("onnx", "onnxruntime 1.10, Python 3.6")}
 LOADS = """

@@ -20,7 +20,7 @@ from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.trainer.child_processes import free_memory
 from edgeveil.trainer.datasets.readings import EXTREMES
 from edgeveil.trainer.datasets.slicing import fit_and_validation
-from edgeveil.trainer.export import artefact, board_report, folder, golden, manifest, runners
+from edgeveil.trainer.export import artefact, board_report, folder, golden, layers, manifest, runners
 from edgeveil.trainer.export.artefact import Artefact, network_macs
 from edgeveil.trainer.export.compilers import compiled
 from edgeveil.trainer.export.compilers.quantising import Quantising
@@ -75,6 +75,7 @@ def measure(
 
     keras = runners.on_keras(fitted)
     expected = keras.run(x, draws)
+    inputs = {model: keras.model_inputs(model) for model in fitted.models}
     runs: list[Outputs] = [keras.run(candidates.x, candidates.draws)]
     flows = [golden.contested(fitted, keras)]
     recorded: dict[str, Outputs] = {}
@@ -115,6 +116,7 @@ def measure(
     report = {
         "parity": rows,
         "costs": [_costs(model, network, made) for model, network in fitted.models.items()],
+        "layers": layers.by_model(made, inputs) if fitted.given is None else [],
         "tolerance": {name: tolerance.facts() for name, tolerance in tolerances.items()},
         "golden": {"candidates": len(candidates.x), "kept": [int(row) for row in vectors.rows]},
     }
@@ -208,6 +210,9 @@ def export(
     if not chosen and not all_formats:
         known = ", ".join(board_profiles.names())
         raise BadInput(f"A board to export for was expected (--for): one of {known}; or all.")
+    for one in chosen:
+        if one.stopped:
+            say(f"{one.name}: {one.stopped}.")
     check_compilers(chosen, compiler_python)
     with locked(out, "export"):
         check_place(out, replace=replace)
