@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        94_035,
+        94_065,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -52,7 +52,7 @@ BUDGETS = {
         "as pages of this machine.",
     ),
     "spine lines": Budget(
-        84_310,
+        84_340,
         52_000,
         "The product without ext/; a user's own networks and wrap are all in it; 400 are of pages and of trackers.",
     ),
@@ -69,14 +69,14 @@ BUDGETS = {
     "modules under 40 lines": Budget(3, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
     "scripts lines": Budget(
-        8_974,
+        9_064,
         7_000,
         "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters; PyTorch next to "
-        "Keras, and other boosting next to ours, in one run each.",
+        "Keras, and other boosting next to ours, in one run each; what pages weigh, how soon they open, their faults.",
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        82_737,
+        82_747,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
