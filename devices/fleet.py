@@ -232,7 +232,7 @@ def read_status(board: SiteBoard, say: Say) -> tuple[str, str]:
         ill = not_well(opened, status["service"])
     failed = f"; the last trial failed: {status['reason']}" if status["failed"] else ""
     text = f"runs {status['name']} {status['committed']!s:.12}, floor {status['floor']}{index_text(status['index'])}"
-    text += status["spent"] + figures_text(service_figures(status["service"]))
+    text += status["spent"] + clock_text(status["clock"]) + figures_text(service_figures(status["service"]))
     return (NOT_WELL, f"{ill}; {text}{failed}") if ill else (DONE, text + failed)
 
 
@@ -303,6 +303,11 @@ def index_text(index: Mapping[str, Any] | None) -> str:
     return f", index {index['version']} since {days} days" if index["name"] else f", no index for {days} days"
 
 
+def clock_text(clock: str | None) -> str:
+    """That a board's times are not to be relied on; empty where its clock is synchronised, or was not reported."""
+    return "" if clock in (None, "synchronised") else f", clock {clock}"
+
+
 def spent_text(spent: Mapping[str, Any] | None) -> str:
     """What all services of a board told of one person, where any counts it."""
     return f", {board_total_text(dict(spent))}" if spent and spent["services"] else ""
@@ -349,6 +354,7 @@ def _status(board: Board) -> Mapping[str, Any]:
         # An older one said nothing of what was spent.
         fields = {key: document[key] for key in ("name", "committed", "floor", "failed", "reason")}
         service = document.get("service", UNSAID)
-        return {**fields, "index": aged, "spent": spent_text(document.get("spent")), "service": service}
+        clock = document.get("clock")  # nor the clock
+        return {**fields, "clock": clock, "index": aged, "spent": spent_text(document.get("spent")), "service": service}
     except (ValueError, LookupError, TypeError):
         raise DeviceFailed(f"{board.transport.name} did not answer with its status. Flash it again.") from None

@@ -21,6 +21,7 @@ from edgeveil.edge_runtime.kinds import backends
 from edgeveil.edge_runtime.paths import FIRST, named, service_of
 
 ARTEFACTS = ("tflite-int8", "tflite-float16", "tflite-float32", "onnx-int8", "onnx-float16", "onnx-float32")
+CONVERTERS = ("tf.lite", "tf2onnx")  # of a board that names none
 PAGE = "docs/reference/boards.md"
 FOLDER = Path(__file__).with_suffix("")  # of those that ship with EdgeVeil
 _BACKENDS = {kind.name: kind.facts for kind in backends() if kind.name != "numpy"}
@@ -50,8 +51,9 @@ def _known_sensors(value: dict[str, str]) -> dict[str, str]:
 
 _Artefact = Annotated[str, matching("|".join(ARTEFACTS), " | ".join(ARTEFACTS))]
 _Artefacts = Annotated[tuple[_Artefact, ...], Field(strict=False, min_length=1), NO_REPEATS]
-# A name of the registry of compilers, which alone says what program that is; never a path.
+# Names of the registries of compilers and converters, which alone say what program that is; never a path.
 _Compiler = Annotated[str, matching(r"[a-z0-9][a-z0-9_-]{0,39}", "the name of a compiler")]
+_Converter = Annotated[str, matching(r"[a-z0-9][a-z0-9._-]{0,39}", "the name of a converter")]
 _LOADS_CODE = re.compile(r"(LD_|PYTHON|GLIBC|GCONV)\w*|PATH|ENV|BASH_ENV|LOCPATH")
 # What a foreign profile may name unasked: groups of cameras and accelerators, the system's Pythons, and readings.
 _GROUPS = ("video", "render", "plugdev", "users", "apex", "dialout")
@@ -178,7 +180,7 @@ class Install(Table):
 
 
 class Profile(Table):
-    """The facts of one board. ``artefacts`` and ``backends`` are in order of preference, best first."""
+    """The facts of one board. ``artefacts``, ``backends`` and ``converters`` are in order of preference, best first."""
 
     name: Annotated[str, matching(r"[a-z0-9][a-z0-9-]{0,39}", "small letters, digits and '-' (40 at most)")]
     title: Text
@@ -195,6 +197,7 @@ class Profile(Table):
     accelerator_devices: SomeTexts = ()  # what else the inside opens for it
     accelerator_group: _Group | None = None  # that may open a device file
     compiler: _Compiler | None = None
+    converters: Annotated[tuple[_Converter, ...], Field(strict=False, min_length=1), NO_REPEATS] = CONVERTERS
     tflite: TfliteLimits | None = None
     onnx: OnnxLimits | None = None
     calibration: Annotated[tuple[Calibration, ...], Field(strict=False)] = ()
@@ -291,6 +294,7 @@ class Profile(Table):
             where = f", on the {b.accelerator}" if b.accelerator else ""
             where += f" (--device {b.device})" if b.device else ""
             lines.append(f"  backend: {b.name} {b.versions} for {', '.join(b.artefacts)}{where}")
+        lines.append(f"  converted by: {', '.join(self.converters)}")
         if self.compiler:
             lines.append(f"  compiled by: {self.compiler}")
         if self.tflite:

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 from edgeveil.edge_runtime.camera_address import on_network, parse
 from edgeveil.edge_runtime.device import check_device
 from edgeveil.edge_runtime.errors import GONE, BadInput
-from edgeveil.edge_runtime.kinds import SINKS, SOURCES, fact_of
+from edgeveil.edge_runtime.kinds import SINKS, SOURCES, check_replay, check_sink, check_source, fact_of
 from edgeveil.edge_runtime.paths import DEFAULT_PATH, LEDGER
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.edge_runtime.util.filesystem import STATE_BYTES, read_strict
@@ -140,6 +140,11 @@ def read(path: Optional[str]) -> Dict[str, Any]:
         document = strict_json.loads(data)
     except strict_json.BadJson as error:
         raise BadInput("the configuration {} is not strict JSON: {}. Correct it.".format(path, error)) from None
+    return checked(document, path)
+
+
+def checked(document: Any, path: str) -> Dict[str, Any]:
+    """The settings of a configuration, each checked; ``path`` is for messages. Raises as ``read``."""
     if type(document) is not dict:
         raise BadInput("expected an object of settings in {}; got something else".format(path))
     for name in sorted(document):
@@ -208,6 +213,16 @@ def merged(flags: Dict[str, Any], file: Dict[str, Any]) -> Settings:
             )
         )
     return Settings(**{field(name): value for name, value in result.items()})
+
+
+def check_start(settings: Settings) -> None:
+    """Raise ``BadInput`` where a run with these settings would not begin, whatever its bundle and its board are."""
+    check_source(settings.source)
+    if settings.frames_at and not settings.inside_at:
+        raise BadInput("--frames-at is for the inside of a unit of its own: leave it out, or add --inside-at DIR")
+    check_replay(settings.source, settings.realtime, settings.repeat)
+    for sink in settings.sink:
+        check_sink(sink)
 
 
 def field(name: str) -> str:

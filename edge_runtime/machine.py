@@ -4,6 +4,7 @@ import glob
 import os
 import platform
 import resource
+import struct
 import sys
 import time
 from typing import Any, Dict, NamedTuple, Optional, Tuple
@@ -13,6 +14,10 @@ from edgeveil.edge_runtime.errors import BadInput
 _LEAST_LIMIT_BYTES = 2**29
 _MACHINE_IDS = ("/etc/machine-id", "/var/lib/dbus/machine-id")
 _LEAST_MACHINE_ID = 32
+CLOCKS_FROM_S = 1735689600  # 2025; a clock that was never set says less
+TIMESYNC = "/run/systemd/timesync"  # of systemd-timesyncd
+_WRONG_BY_US = 16000000  # from this error on, the kernel's clock is not synchronised (timedatectl)
+_TIMEX = struct.Struct("@Illl")  # struct timex: modes, offset, freq, maxerror, ...
 _BOOT_ID, _CLOCK_BOOTTIME = "/proc/sys/kernel/random/boot_id", 7  # which Python 3.6 has no name for
 
 
@@ -59,6 +64,37 @@ def process_limit_bytes() -> int:
 def up_s() -> float:
     """Seconds since this start of the machine, by a clock that cannot be set; sleep counts too."""
     return time.clock_gettime(_CLOCK_BOOTTIME)
+
+
+def clock_synchronised() -> Optional[bool]:
+    """Whether the clock is kept right, by a time server or another source; None where the system does not report it.
+
+    By the kernel, as timedatectl does. A unit's filter forbids that call: there, by the file of systemd-timesyncd.
+    """
+    error_us = _clock_error_us()
+    if error_us is not None:
+        return error_us < _WRONG_BY_US
+    if os.path.exists(os.path.join(TIMESYNC, "synchronized")):
+        return True
+    return False if os.path.isdir(TIMESYNC) else None
+
+
+def clock_word() -> str:
+    """The same for documents and people: synchronised, not synchronised, unknown."""
+    return {True: "synchronised", False: "not synchronised", None: "unknown"}[clock_synchronised()]
+
+
+def _clock_error_us() -> Optional[int]:
+    """The kernel's estimate of its clock's greatest error, in microseconds; None where it cannot be asked."""
+    import ctypes
+
+    answer = ctypes.create_string_buffer(512)  # zeros: nothing is set
+    try:
+        if ctypes.CDLL(None).adjtimex(answer) < 0:
+            return None
+    except (OSError, AttributeError):
+        return None
+    return int(_TIMEX.unpack_from(answer.raw)[3])
 
 
 def uptime() -> Tuple[str, int]:

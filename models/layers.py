@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 
 def fixed_dense(matrix: np.ndarray, name: str, *, bias: np.ndarray | None = None) -> keras.layers.Dense:
@@ -31,6 +31,11 @@ class ResizeNearest(keras.layers.Layer):
 
     def call(self, inputs: Any) -> Any:
         """Resize; linear in its input and without weights."""
+        if keras.backend.backend() == "torch":  # of an export through PyTorch
+            interpolate = importlib.import_module("torch").nn.functional.interpolate
+            rows = interpolate(inputs.permute(0, 3, 1, 2), size=(self.height, self.width), mode="nearest")
+            return rows.permute(0, 2, 3, 1)
+        tf = importlib.import_module("tensorflow")
         return tf.raw_ops.ResizeNearestNeighbor(images=inputs, size=[self.height, self.width], half_pixel_centers=False)
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
@@ -69,17 +74,25 @@ class UnitClip(keras.layers.Layer):
 
 
 def _clip(x: Any) -> Any:
+    if keras.backend.backend() == "torch":
+        return keras.ops.minimum(keras.ops.relu(x), 1.0)
+    tf = importlib.import_module("tensorflow")
     return tf.minimum(tf.nn.relu(x), 1.0)
 
 
-@tf.custom_gradient
 def _clip_that_returns(x: Any) -> Any:
-    def slope(upstream: Any) -> Any:
-        # Descent goes against the slope: below 0 a negative one leads back, above 1 a positive one.
-        further_out = ((x < 0.0) & (upstream > 0.0)) | ((x > 1.0) & (upstream < 0.0))
-        return tf.where(further_out, 0.0, upstream)
+    tf = importlib.import_module("tensorflow")
 
-    return _clip(x), slope
+    @tf.custom_gradient
+    def clip(x: Any) -> Any:
+        def slope(upstream: Any) -> Any:
+            # Descent goes against the slope: below 0 a negative one leads back, above 1 a positive one.
+            further_out = ((x < 0.0) & (upstream > 0.0)) | ((x > 1.0) & (upstream < 0.0))
+            return tf.where(further_out, 0.0, upstream)
+
+        return _clip(x), slope
+
+    return clip(x)
 
 
 @keras.saving.register_keras_serializable(package="edgeveil")

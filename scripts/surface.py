@@ -23,7 +23,7 @@ PROCESSES = ("edge_runtime/inside", "edge_runtime/outside")  # packages of one p
 KINDS = """
 devices/agents edge_runtime/backends edge_runtime/sinks edge_runtime/sources edge_runtime/stages models
 trainer/attacks/families trainer/audit/probes trainer/datasets trainer/datasets/loaders trainer/export/compilers
-trainer/perturbers trainer/ext/private/estimators
+trainer/export/converters trainer/perturbers trainer/ext/private/estimators
 """.split()  # noqa: SIM905
 SMALL, SHORT, LONG = 4, 40, 500  # modules of a folder; lines of a module
 

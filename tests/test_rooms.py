@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        94_065,
+        96_380,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -46,37 +46,35 @@ BUDGETS = {
         "counts that are enough in one place, and the default way on more data; 480 what a source and its sinks need, "
         "asked of the board before its first change; 240 settings that come back, services that are not well, "
         "and bundles that leak; 50 systems without an interpreter, and a Pi 5's throttling; 2,390 receivers that "
-        "others read (JSON, pictures, MCAP, NATS, Kafka, RTSP, v4l2), an owner's programs, cameras of any size; "
-        "200 pages that are looked at: figures that show their values, words explained where they stand; "
-        "200 MLflow at any address and W&B, which follow a training and cannot fail it; 460 ui: runs, sweeps, boards "
-        "as pages of this machine.",
+        "others read (JSON, pictures, MCAP, NATS, Kafka, RTSP, v4l2), an owner's programs, cameras of any size; 30 "
+        "discriminants over all y, which read 87 % of blurred faces where those within each y read 64; 270 a "
+        "counted Pufferfish bound, and what Corollary B.6 assumes, measured; 450 board remove; 80 what a board "
+        "without a clock does; 250 pages that fold and sort; 380 settings that come signed to boards behind a router; "
+        "350 converters, one file each; 200 MLflow at any address and W&B, which follow a training and cannot fail it; "
+        "480 ui: runs, sweeps, boards as pages of this machine.",
     ),
-    "spine lines": Budget(
-        84_340,
-        52_000,
-        "The product without ext/; a user's own networks and wrap are all in it; 400 are of pages and of trackers.",
-    ),
+    "spine lines": Budget(86_655, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
-        471,
+        484,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of the fitting of networks, 9 of formats and "
-        "of data larger than memory, 1 of what sources and sinks need on a board, 16 of receivers and sensors, "
-        "1 of figures, 1 of trackers, 2 of ui.",
+        "of data larger than memory, 1 of what sources and sinks need on a board, 16 of receivers and sensors, 2 of a "
+        "counted Pufferfish bound, 2 of board remove, 1 of figures, 1 of trackers, 2 of ui.",
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
     "modules under 40 lines": Budget(3, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
     "scripts lines": Budget(
-        9_064,
+        9_065,
         7_000,
         "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters; PyTorch next to "
         "Keras, and other boosting next to ours, in one run each; what pages weigh, how soon they open, their faults.",
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        82_747,
+        84_638,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "

@@ -214,7 +214,7 @@ RENAMES = {
     "edge_runtime/util/filesystem.py": "the store of releases, root's alone: its links are replaced on purpose",
     "edge_runtime/ipc/pipes.py": "a new pipe in place of its own old one, and it looks first",
     "devices/agents/unpack_wheels.py": "runs alone on a board, in root's folder of releases",
-    "devices/agents/try_settings.py": "runs alone on a board, with copies that it made in root's folders",
+    "edge_runtime/releases/try_settings.py": "runs alone on a board, with copies that it made in root's folders",
     "devices/agents/boot_from_card.py": "runs alone on a board, before a runtime is there",
     "devices/flashing/sd_card.py": "a card, by descriptors and without following a link",
 }

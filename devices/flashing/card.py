@@ -226,13 +226,14 @@ def flash_card(
 
     What only the board knows, such as its interpreters, is checked there. Raises ``EdgeVeilError``.
     """
+    profile = inputs.profile.at(root)
     plan = plan_card(
         inputs.bundle,
-        inputs.profile,
+        profile,
         wanted,
         trust=inputs.trust,
         wheels=inputs.wheels,
-        service_files=partial(service_files.for_board, root, inputs.profile, wanted, None),
+        service_files=partial(service_files.for_board, root, profile, wanted, None),
     )
     if inputs.policy is not None:
         inputs.policy.check(inputs.opened.manifest, inputs.opened.audit, None, None)

@@ -20,9 +20,11 @@ from edgeveil.edge_runtime import camera_address
 from edgeveil.edge_runtime.bundle.policy import NOT_AUDITED_ON, is_audited
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.ipc.counters import schedule
 from edgeveil.edge_runtime.kinds import SINKS, check_sensor, check_shape, check_sink, check_source, fact_of
 from edgeveil.edge_runtime.manifest.manifest import expected
 from edgeveil.edge_runtime.paths import FIRST, service_of
+from edgeveil.edge_runtime.sinks import traffic
 from edgeveil.edge_runtime.sinks.uri import without_secrets
 
 
@@ -58,6 +60,8 @@ def flash_target(
         if service_of(connection.root) != FIRST:
             raise BadInput(f"A card brings the first service, and root {connection.root} is another: flash it later.")
         own = None if setup is None else read_setup(setup)
+        for line in traffic_lines(inputs, wanted):
+            show(line)
         return flash_card(inputs, target, wanted, root=connection.root, setup=own, dry_run=dry_run, show=show)
     if setup is not None:
         raise BadInput("--setup is for a card (image:FILE, dir:FOLDER): a board that is reached is set up already.")
@@ -82,6 +86,13 @@ def with_credentials(wanted: Wanted, file: Path | None) -> Wanted:
     if not (networked and wanted.service):
         raise BadInput("source_credentials is for the service of a camera on a network: leave it out.")
     return replace(wanted, source=camera_address.with_credentials(source, str(file)))
+
+
+def traffic_lines(inputs: Inputs, wanted: Wanted) -> list[str]:
+    """What the sinks of the wanted service send, and how long their spools hold, for the plan."""
+    manifest = inputs.opened.manifest
+    sinks = wanted.sinks if wanted.service else ()
+    return [f"sends {line}" for line in traffic.lines(sinks, manifest, schedule(manifest))]
 
 
 def _check_service(sink: str) -> None:
@@ -123,7 +134,7 @@ def flash(
     notes = []
     if device != CPU and audit is not None and not is_audited(manifest, audit, artefact, device):
         notes = ["note: " + NOT_AUDITED_ON.format(artefact=artefact, device=device)]
-    show("\n".join([planned.text(), *notes]))
+    show("\n".join([planned.text(), *notes, *traffic_lines(inputs, wanted)]))
     if not dry_run:
         execute(planned, board, progress)
     return Flashed(planned, inputs.bundle.sha)

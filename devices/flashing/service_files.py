@@ -23,6 +23,7 @@ UNITS = [RECOVER, INSIDE, MAIN]
 # Next to them where a process of its own gets the frames for the inside: over a network, or from a camera's daemon.
 CAMERA, CAMERA_FOLDER = "edgeveil-camera.service", "/run/edgeveil-camera"
 UPDATE, TIMER = "edgeveil-update.service", "edgeveil-update.timer"
+ALL_UNITS = (MAIN, INSIDE, RECOVER, CAMERA, UPDATE, TIMER)
 UNIT_FOLDER = "/etc/systemd/system/"
 CONFIG = config.DEFAULT_PATH
 WATCHDOG = "/etc/systemd/system.conf.d/edgeveil-watchdog.conf"
@@ -73,13 +74,19 @@ def update_files(root: str, place: str, service: Service, *, device: str = CPU) 
 
 def user_commands(service: Service, made: Mapping[str, bytes]) -> dict[str, list[str]]:
     """The commands that make the users of the service of these files, in order: the second is in the first's group."""
+    add = [*_ADD, "--comment", user_mark(service.root)]
     users = {
-        service.user: [*_ADD, "--user-group", service.user],
-        service.inside_user: [*_ADD, "-g", service.user, service.inside_user],
+        service.user: [*add, "--user-group", service.user],
+        service.inside_user: [*add, "-g", service.user, service.inside_user],
     }
     if named(CAMERA_PATH, service.name) in made:
-        users[service.camera_user] = [*_ADD, "--user-group", service.camera_user]
+        users[service.camera_user] = [*add, "--user-group", service.camera_user]
     return users
+
+
+def user_mark(root: str) -> str:
+    """What an account says that a flash into ``root`` made: ``board remove`` takes no other one away."""
+    return f"EdgeVeil in {root}"
 
 
 def groups(service: Service) -> dict[str, str]:

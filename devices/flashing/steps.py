@@ -21,8 +21,9 @@ from edgeveil.devices.transports.base import Progress, check, digest
 from edgeveil.edge_runtime.device import CPU, open_limit_s
 from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.paths import CAMERA_PATH, LEDGER, named
+from edgeveil.edge_runtime.releases.try_settings import KEPT
 
-UNFINISHED = "unfinished"  # in EdgeVeil's folder, from the first change to the end of the service's restart
+UNFINISHED = posixpath.dirname(KEPT)  # in EdgeVeil's folder, from the first change to the end of the service's restart
 TRIAL_S = 300  # besides what opening may take there, twice: by the installed runtime and by the bundle's own
 
 # ``kind`` of a step is its word in JSON.
@@ -271,7 +272,7 @@ def _execute(step: Step, board: Board, device: str, progress: Progress) -> None:
 
 def _kept(board: Board) -> str:
     """Where the settings before lie until the service is ready with the new ones."""
-    return posixpath.join(board.root, UNFINISHED, "settings")
+    return posixpath.join(board.root, KEPT)
 
 
 def _start(board: Board, device: str) -> None:

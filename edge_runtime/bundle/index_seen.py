@@ -5,7 +5,8 @@ A version counts as long as all the keys under which it came may still sign an i
 thief may have signed a version that none can follow.
 
 A freeze is seen by the age of the version: since it came, or since the first flash where none ever did. The age is the
-larger of two. By the board's own clock, where that was set when the version came; it may say 1970, or jump. And by the
+larger of two. By the board's clock, which counts from a time when it was synchronised; while it is not, what it says
+ends nothing on a board that is up for less than a day, for it may be wrong until a time server is reached. And by the
 time that the board was up since, which no clock can take back: ``recover`` at each start and each ``update`` add it up.
 What is not counted is the time between the last of these and a loss of power.
 """
@@ -18,14 +19,14 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from edgeveil.edge_runtime.bundle.board_state import MEND, read_state
 from edgeveil.edge_runtime.errors import DeviceFailed
-from edgeveil.edge_runtime.machine import uptime
+from edgeveil.edge_runtime.machine import CLOCKS_FROM_S, clock_synchronised, uptime
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.edge_runtime.util.filesystem import read_strict
 
 SEEN_FILE, COPY_FILE = "index-seen.json", "index-seen-copy.json"
 OFFERED_FILE = "index-offered.json"
-CLOCKS_FROM_S = 1735689600  # 2025; a board whose clock is not set says less
+WRONG_FOR_S = 86400  # as long may a clock after a start be wrong
 _SINCE_4 = {"trust_version", "keys"}
 _FIELDS = {2: _SINCE_4 | {"up_s", "boot", "counted_s"}, 3: _SINCE_4, 4: set()}  # what each schema lacks
 
@@ -34,8 +35,9 @@ class Seen(NamedTuple):
     """The last index that was accepted; without a ``name``, none ever was.
 
     ``changed_at``: when this version came; ``asked_at``: when a server last had a valid index; both in seconds since
-    1970 by the board's own clock. ``others`` are further products that a board of version 0.1 followed, with their
-    versions. ``up_s``: seconds that the board was up since this version came, counted until ``counted_s`` of ``boot``.
+    1970 by the board's own clock, 0 where that was not synchronised. ``others`` are further products that a board of
+    version 0.1 followed, with their versions. ``up_s``: seconds that the board was up since this version came, counted
+    until ``counted_s`` of ``boot``.
     ``trust_version`` and ``keys``: the trust file and the keys that might sign an index when this one was accepted.
     """
 
@@ -55,17 +57,27 @@ class Seen(NamedTuple):
     def counted(self) -> "Seen":
         """With the time that the board was up until now."""
         boot, now_s = uptime()
-        return self._replace(up_s=self.up_s + self._more_s(boot, now_s), boot=boot, counted_s=now_s)
+        up_s, changed_at = self.up_s + self._more_s(boot, now_s), self.changed_at
+        if changed_at < CLOCKS_FROM_S:  # it came before the clock was set
+            changed_at = max(clock_now() - up_s, 0)
+        return self._replace(up_s=up_s, boot=boot, counted_s=now_s, changed_at=changed_at)
 
     def age_s(self) -> float:
         """How long this version is the newest, in seconds."""
-        by_clock = time.time() - self.changed_at if self.changed_at >= CLOCKS_FROM_S else 0.0
-        return max(by_clock, float(self.up_s + self._more_s(*uptime())))
+        boot, now_s = uptime()
+        trusted = self.changed_at >= CLOCKS_FROM_S and (now_s >= WRONG_FOR_S or clock_synchronised())
+        by_clock = time.time() - self.changed_at if trusted else 0.0
+        return max(by_clock, float(self.up_s + self._more_s(boot, now_s)))
 
     def _more_s(self, boot: str, now_s: int) -> int:
         if not self.boot or not boot:
             return 0  # nothing was counted before, so from now on
         return max(now_s - self.counted_s, 0) if boot == self.boot else now_s
+
+
+def clock_now() -> int:
+    """Seconds since 1970 by a synchronised clock; 0 by any other."""
+    return int(time.time()) if clock_synchronised() else 0
 
 
 class SeenDamaged(DeviceFailed):
@@ -128,7 +140,7 @@ def write_seen(root: str, seen: Seen) -> None:
 
 def count_up(root: str) -> Seen:
     """Add the time that the board was up; from the first call on, a board that never saw an index has an age."""
-    seen = (read_seen(root) or Seen(changed_at=int(time.time()))).counted()
+    seen = (read_seen(root) or Seen()).counted()
     write_seen(root, seen)
     return seen
 

@@ -4,13 +4,15 @@ Schema 2 is a root document as TUF has it, an envelope (``edgeveil.edge_runtime.
 
     {"schema":2,"version":7,"first_root":KEY,
      "root":{"keys":[{"key":...,"name":...,"development":false}],"threshold":1},
-     "roles":{"maker":{...},"auditor":{...},"release":{...},"runtime":{...}},
+     "roles":{"maker":{...},"auditor":{...},"release":{...},"runtime":{...},"settings":{...}},
      "revoked":[KEY],"security_version":0,"audience":"","product":"","runtimes":[SHA256],"index_stale_days":null}
 
-*maker* signs bundles, *auditor* audits, *release* the index of updates, *runtime* edge runtimes; *root* signs this file
-alone. Version n + 1 is signed by a threshold of the root keys of version n and of its own, so that the root keys can be
-replaced; a device that is behind is given the versions in between (the chain). ``first_root`` is the key in the
-device's ``root.pub``, under which this trust began: it names the trust for ever, and signed the first version.
+*maker* signs bundles, *auditor* audits, *release* the index of updates, *runtime* edge runtimes, *settings* a board's
+settings; *root* signs this file, and what the last two do where no one has their role (without ``settings`` there is no
+such key: older boards know none). Version n + 1 is signed by a threshold of the root keys of version n and of its own,
+so that the root keys can be replaced; a device that is behind is given the versions in between (the chain).
+``first_root`` is the key in the device's ``root.pub``, under which this trust began: it names the trust for ever, and
+signed the first version.
 ``security_version`` is the least that is accepted, ``audience`` the name of this device or fleet, ``product`` the name
 that bundles and an index of updates must have (empty: bundles any, an index that of the first one taken), ``runtimes``
 the SHA-256 of approved edge runtimes, and ``index_stale_days`` after how many days without a newer index the service
@@ -35,7 +37,7 @@ from edgeveil.edge_runtime.util import validate as field
 from edgeveil.edge_runtime.util.validate import Field, Problem, Table
 
 KIND, SCHEMA = "trust", 2
-MAKER, AUDITOR, RELEASE, RUNTIME = ROLES = ("maker", "auditor", "release", "runtime")
+MAKER, AUDITOR, RELEASE, RUNTIME, SETTINGS = ROLES = ("maker", "auditor", "release", "runtime", "settings")
 GAP = "chain-gap"  # the reason of a refusal: no bundle has it
 _MOST_VERSION = 2**31 - 1
 _SAYS = {"file": "trust.json", "cure": "Get it again from the owner of this device's keys."}
@@ -73,7 +75,7 @@ _TABLES: Dict[int, Table] = {
         _COMMON,
         first_root=field.sha256(),
         root=_ROLE,
-        roles=field.record(dict.fromkeys(ROLES, _ROLE)),
+        roles=field.record({name + "?" * (name == SETTINGS): _ROLE for name in ROLES}),
         product=lambda payload, _: field.text() if payload["product"] == "" else field.identifier(),
         runtimes=field.each(field.sha256()),
         index_stale_days=field.whole(1, 3650, null=True),
@@ -169,7 +171,7 @@ def payload_of(file: TrustFile) -> Dict[str, Any]:
         common,
         first_root=file.first_root,
         root=_role_document(file.root),
-        roles={name: _role_document(role) for name, role in file.roles.items()},
+        roles={name: _role_document(role) for name, role in file.roles.items() if name != SETTINGS or role.keys},
         product=file.product,
         runtimes=list(file.runtimes),
         index_stale_days=file.index_stale_days,
@@ -197,7 +199,7 @@ def _parse(envelope: Envelope, first: Key) -> TrustFile:
     file = TrustFile(
         first_root=payload["first_root"],
         root=_role(payload["root"]),
-        roles={name: _role(payload["roles"][name]) for name in ROLES},
+        roles={name: _role(payload["roles"][name]) if name in payload["roles"] else NOBODY for name in ROLES},
         product=payload["product"],
         runtimes=tuple(payload["runtimes"]),
         index_stale_days=payload["index_stale_days"],
@@ -285,7 +287,7 @@ class Trust(object):
         self.floor = floor
         self.audience = audience
         makers = Role(tuple(self.keys.values()))
-        plain = {MAKER: makers, AUDITOR: NOBODY, RELEASE: makers, RUNTIME: NOBODY, ROOT: NOBODY}
+        plain = dict(dict.fromkeys((*ROLES, ROOT), NOBODY), maker=makers, release=makers)
         self.roles: Dict[str, Role] = dict(plain, **(roles or {}))
         self.product, self.runtimes, self.index_stale_days = product, runtimes, index_stale_days
         self.version, self.accepted, self.floor_reset = version, accepted, floor_reset
@@ -307,6 +309,11 @@ class Trust(object):
             )
             raise BundleRefused("untrusted-key", message.format(public_key[:16]))
         return self.keys[public_key]
+
+    def role_or_root(self, name: str) -> Role:
+        """The keys of a role that are not revoked; the root keys where no one has it."""
+        role = self.roles[name] if self.roles[name].keys else self.roles[ROOT]
+        return role._replace(keys=tuple(key for key in role.keys if key.key not in self.revoked))
 
     def unwrap(self, kind: str, data: bytes, role: str) -> Any:
         """The payload of an envelope of that ``kind``, signed by enough keys of ``role``. Raises ``BundleRefused``."""

@@ -29,7 +29,7 @@ def print_document(
 
 
 # What units, updaters and edgeveil flash call: no line of --help.
-PLUMBING = ("inside", "camera", "recover", "try", "runtime", "policy", "mender", "rauc")
+PLUMBING = ("inside", "camera", "recover", "try", "runtime", "policy", "rauc")
 Call = Callable[[argparse.Namespace], Any]
 
 

@@ -59,6 +59,9 @@ def add_commands(commands: Any) -> None:
         "--repair", action="store_true", help="write lost or damaged state anew, from what is left of it"
     )
     recover.add_argument(
+        "--settings", action="store_true", help="take back settings that were on trial when the power failed, alone"
+    )
+    recover.add_argument(
         "--new-ledger", action="store_true", help="count in the ledger that is there now; what was spent is forgotten"
     )
     runtime = command(
@@ -126,6 +129,7 @@ def install_bundle(
         _adopt(root)
         with service_stopped(root, runs_on, _note):
             changed = releases.install(data, trial(root, source, frames, runs_on, _note), again=again)
+        _make_key(root)
     count_up_unless_updating(root)
     state = releases.state()
     runs = "now runs" if changed else "runs already:"
@@ -141,23 +145,48 @@ def _update(arguments: argparse.Namespace) -> None:
         _adopt(arguments.root)
         releases.recover()
         state = releases.state()
+    refused = _update_settings(releases, arguments.place)
 
     def install(path: str) -> bool:
         with releases.changing("update"), service_stopped(arguments.root, device, _note):
             data = _read_bundle(arguments.root, path, releases.state().floor)
             return releases.install(data, trial(arguments.root, arguments.source, arguments.frames, device, _note))
 
-    changed = update(
-        arguments.root,
-        arguments.place,
-        _trust(arguments.root, state.floor),
-        install,
-        committed=state.committed,
-        say=_note,
-    )
+    try:
+        trust = _trust(arguments.root, state.floor)
+        changed = update(arguments.root, arguments.place, trust, install, committed=state.committed, say=_note)
+    except EdgeVeilError:
+        if refused is not None:
+            _note("note: no new settings: {}".format(refused))
+        raise
     sys.stdout.write("{} {}\n".format("now runs" if changed else "runs already:", releases.state().committed))
     if changed:
         restart_service(arguments.root)
+    if refused is not None:
+        raise refused
+
+
+def _update_settings(releases: Any, place: str) -> Optional[EdgeVeilError]:
+    """Take the settings for this board that lie at ``place``; the error where that fails: a release comes anyway."""
+    from edgeveil.edge_runtime.releases.index import LOCK_FILE, open_origin
+    from edgeveil.edge_runtime.releases.runtimes import open_settings, restarted
+    from edgeveil.edge_runtime.releases.settings import board_key, file_name
+    from edgeveil.edge_runtime.util import root_lock
+
+    root = releases.root
+    if not os.path.isdir(paths.SYSTEMD):
+        return None  # no one would start the service again
+    try:
+        with root_lock.held(root, "update", name=LOCK_FILE):
+            data = open_origin(place).read_if_there(file_name(board_key(root)))
+            if data is None:
+                return None
+            with releases.changing("update"):
+                if open_settings(root).take(data, _trust(root), lambda: restarted(root)):
+                    _note("the service runs with new settings")
+    except EdgeVeilError as error:
+        return error
+    return None
 
 
 def restart_service(root: str) -> None:
@@ -189,6 +218,16 @@ def _read_bundle(root: str, path: str, floor: int) -> bytes:
     trust = _trust(root, floor)
     check_running(trust)
     return read_file(path, lambda handle: check_beginning(handle, trust))
+
+
+def _make_key(root: str) -> None:
+    """Make the board's own key where there is none; a damaged one stops no release."""
+    from edgeveil.edge_runtime.releases.settings import board_key
+
+    try:
+        board_key(root)
+    except EdgeVeilError as refused:
+        _note("note: {}".format(refused))
 
 
 def _adopt(root: str) -> None:
@@ -236,11 +275,18 @@ def _try(arguments: argparse.Namespace) -> None:
 
 
 def _recover(arguments: argparse.Namespace) -> None:
+    from edgeveil.edge_runtime.releases import try_settings
     from edgeveil.edge_runtime.releases.index import count_up_unless_updating
-    from edgeveil.edge_runtime.releases.runtimes import Runtimes, open_releases
+    from edgeveil.edge_runtime.releases.runtimes import Runtimes, open_releases, open_settings
 
     releases, runtimes = open_releases(arguments.root), Runtimes(arguments.root)
     with releases.changing("recover", wait_s=RECOVER_WAIT_S):
+        if arguments.settings:
+            if try_settings.after_boot(os.path.join(arguments.root, try_settings.KEPT)):
+                sys.stdout.write("The settings before are back: the power failed before a flash had tried new ones.\n")
+            done = open_settings(arguments.root).recover()
+            sys.stdout.write(done + "\n" if done else "")
+            return
         if arguments.repair:
             sys.stdout.write(releases.repair() + "\n")
         try:
@@ -250,6 +296,7 @@ def _recover(arguments: argparse.Namespace) -> None:
         if arguments.new_ledger:
             releases.count_anew()
         done = releases.recover()
+        _make_key(arguments.root)
         runtimes.tidy()
         try:
             runtimes.fall_back(lambda: _trust(arguments.root))
@@ -306,10 +353,14 @@ def status_lines(document: Dict[str, Any]) -> Iterator[str]:
     for name in ("committed", "name", "previous", "floor", "reason", "runtime"):
         value = document.get(name)
         yield "{}: {}".format(name, "none" if value in (None, "") else value)
+    if "clock" in document:
+        yield "clock: {}".format(document["clock"])
     if "service" in document:
         yield "service: " + _service_text(document["service"])
     if "index" in document:
         yield "index: " + _index_text(document["index"])
+    if "settings" in document:
+        yield from _settings_lines(document["settings"])
     if "spent" in document:
         yield "spent: " + ext.book.board_total_text(document["spent"])
     for sha, count in document["failed"].items():
@@ -321,6 +372,13 @@ def _service_text(service: Optional[Dict[str, Any]]) -> str:
         return "none"
     units = ", ".join("{} {}".format(name, state) for name, state in sorted(service["units"].items()))
     return units if service["ready"] is None else "{}; ready: {}".format(units, service["ready"])
+
+
+def _settings_lines(settings: Dict[str, Any]) -> Iterator[str]:
+    number = settings["number"]
+    back = "; {highest} failed {failures} times: {reason}".format(**settings) if settings["failures"] else ""
+    yield "settings: {}{}".format("number {}".format(number) if number else "of the last flash", back)
+    yield "key: {}".format(settings["key"] or "none")
 
 
 def _index_text(index: Any) -> str:

@@ -11,7 +11,7 @@ from edgeveil.edge_runtime import config, ext
 from edgeveil.edge_runtime.cli.options import Document, add_bundle, add_command, add_json, add_setting, print_document
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.errors import SPENT, BadInput, DeviceFailed, LimitNotMet
-from edgeveil.edge_runtime.kinds import SINKS, check_replay, check_sink, check_source, fact_of, needs_daemon
+from edgeveil.edge_runtime.kinds import SINKS, fact_of, needs_daemon
 from edgeveil.edge_runtime.manifest.manifest import Manifest, expected
 from edgeveil.edge_runtime.sandbox import hardening
 from edgeveil.edge_runtime.util.validate import counted
@@ -81,12 +81,8 @@ def _run(arguments: argparse.Namespace) -> int:
     # Flags that give every required setting need no file.
     needed = any(not flags[name] for name in config.REQUIRED)
     settings = config.merged(flags, config.read(arguments.config) if arguments.config or needed else {})
-    check_source(settings.source)
-    if settings.frames_at and not settings.inside_at:
-        raise BadInput("--frames-at is for the inside of a unit of its own: leave it out, or add --inside-at DIR")
-    check_replay(settings.source, settings.realtime, settings.repeat)
+    config.check_start(settings)
     for sink in settings.sink:
-        check_sink(sink)
         _refuse_overwriting(settings, sink)
     if config.needs_service(settings):
         _refuse_root(settings)

@@ -1,8 +1,8 @@
-"""``edgeveil-edge mender`` and ``edgeveil-edge rauc``: bundles that a fleet's own updater brings to its boards.
+"""``edgeveil-edge rauc``: bundles that a fleet's own updater brings to its boards.
 
-Mender's client calls ``mender STATE FOLDER`` as its update module (protocol 3), RAUC ``rauc slot-install`` as the slot
-hook of its own bundle. Both bring the file; it is verified, tried and committed by ``install``, as from anywhere else:
-no one who holds their servers or keys can make a board run what its own trust does not take.
+RAUC calls ``rauc slot-install`` as the slot hook of its own bundle. It brings the file, which is verified, tried and
+committed by ``install``, as from anywhere else: no one who holds RAUC's server or key can make a board run what its own
+trust does not take. Another updater calls ``install`` and ``rollback`` (docs/how-to/update-and-roll-back.md).
 """
 
 import argparse
@@ -13,27 +13,15 @@ from typing import Any, Iterable, List, Optional
 
 from edgeveil.edge_runtime import paths
 from edgeveil.edge_runtime.cli import options
-from edgeveil.edge_runtime.cli.releases import install_bundle, restart_service, roll_back
+from edgeveil.edge_runtime.cli.releases import install_bundle, restart_service
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.kinds import SINKS, fact_of
-from edgeveil.edge_runtime.util.atomic import write_atomic
 
-_ANSWERS = {"SupportsRollback": "Yes", "NeedsArtifactReboot": "No"}
-_BEFORE = "committed-before"
 _RAUC_STEP, _RAUC_IMAGE = "slot-install", "RAUC_IMAGE_NAME"
 
 
 def add_commands(commands: Any) -> None:
-    """Add them to the parser of ``edgeveil-edge``."""
-    mender = options.add_command(
-        commands,
-        "mender",
-        _mender,
-        "a step of Mender's update module; called by /usr/share/mender/modules/v3/edgeveil",
-        "edgeveil-edge mender ArtifactInstall /var/lib/mender/modules/v3/payloads/0000/tree",
-    )
-    mender.add_argument("state", metavar="STATE", help="ArtifactInstall, ArtifactRollback, ...")
-    mender.add_argument("folder", metavar="FOLDER", help="Mender's file tree of the update")
+    """Add it to the parser of ``edgeveil-edge``."""
     rauc = options.add_command(
         commands,
         "rauc",
@@ -42,33 +30,9 @@ def add_commands(commands: Any) -> None:
         "edgeveil-edge rauc slot-install",
     )
     rauc.add_argument("hook", metavar="HOOK", help=_RAUC_STEP)
-    for command in (mender, rauc):
-        command.add_argument(
-            "--root", default=paths.ROOT, metavar="DIR", help="folder of the releases ({})".format(paths.ROOT)
-        )
-
-
-def _mender(arguments: argparse.Namespace) -> None:
-    from edgeveil.edge_runtime.releases.runtimes import open_releases
-
-    if arguments.state in _ANSWERS:
-        sys.stdout.write(_ANSWERS[arguments.state] + "\n")
-        return
-    before = os.path.join(arguments.folder, "tmp", _BEFORE)
-    if arguments.state == "ArtifactInstall":
-        files = os.path.join(arguments.folder, "files")
-        bundle = _bundle(files, sorted(os.listdir(files)) if os.path.isdir(files) else [])
-        committed = open_releases(arguments.root).state().committed
-        write_atomic(before, (committed or "").encode("ascii"))
-        install_bundle(arguments.root, bundle)
-        restart_service(arguments.root)
-    elif arguments.state == "ArtifactRollback" and os.path.isfile(before):
-        with open(before, encoding="ascii") as file:
-            committed = file.read()
-        # What was refused, or failed its trial, changed nothing.
-        if committed and open_releases(arguments.root).state().committed != committed:
-            roll_back(arguments.root)
-            restart_service(arguments.root)
+    rauc.add_argument(
+        "--root", default=paths.ROOT, metavar="DIR", help="folder of the releases ({})".format(paths.ROOT)
+    )
 
 
 def _rauc(arguments: argparse.Namespace) -> None:
@@ -80,18 +44,14 @@ def _rauc(arguments: argparse.Namespace) -> None:
                 _RAUC_STEP, _RAUC_IMAGE, arguments.hook, "" if image else " without " + _RAUC_IMAGE
             )
         )
-    install_bundle(arguments.root, _bundle(os.path.dirname(image), [os.path.basename(image)]))
-    restart_service(arguments.root)
-
-
-def _bundle(folder: str, found: Any) -> str:
-    """The path of the one bundle among the files that came. Raises ``BadInput``."""
-    if len(found) != 1 or not found[0].endswith(".veil"):
+    if not image.endswith(".veil"):
         raise BadInput(
-            "expected one .veil file in what the updater brought; it has {}. Make its artifact or image of "
-            "BUNDLE.veil alone.".format(", ".join(found) or "none")
+            "expected a .veil file as RAUC's image; it is {}. Make it of BUNDLE.veil alone.".format(
+                os.path.basename(image)
+            )
         )
-    return os.path.join(folder, found[0])
+    install_bundle(arguments.root, image)
+    restart_service(arguments.root)
 
 
 # Secrets in a command's arguments: overwritten where process lists read them, and said once.

@@ -6,7 +6,7 @@ import socket
 import threading
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional
 
-from edgeveil.edge_runtime.machine import pi_throttled
+from edgeveil.edge_runtime.machine import clock_synchronised, pi_throttled
 
 ZONES = "/sys/class/thermal"
 PLACES = ("/", os.environ.get("STATE_DIRECTORY", "/var/lib/edgeveil"))  # which systemd names to a service
@@ -27,6 +27,9 @@ def board_gauges(release: str) -> Iterator[Gauge]:
         kind, value = (_text(os.path.join(ZONES, name, part)) for part in ("type", "temp"))
         if kind and value and value.lstrip("-").isdigit():
             yield Gauge("board-temperature-celsius", int(value) / 1e3, {"zone": kind})
+    synchronised = clock_synchronised()
+    if synchronised is not None:
+        yield Gauge("clock-synchronised", float(synchronised), {})
     throttled = pi_throttled()  # vcgencmd needs a device
     if throttled is not None:
         yield Gauge("board-throttled", float(bool(throttled.bits & 0xF)), {"since": "now"})

@@ -19,6 +19,7 @@ from edgeveil.edge_runtime.errors import SPENT, BadInput, DeviceFailed, PrivacyS
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.ipc.counters import COUNTS, DROP, SLACK_S, Counters, Schedule
 from edgeveil.edge_runtime.ipc.record import FLAT, Counted, PaidDraws, Record
+from edgeveil.edge_runtime.machine import CLOCKS_FROM_S
 from edgeveil.edge_runtime.manifest.count import CountRules
 from edgeveil.edge_runtime.manifest.manifest import Price
 from edgeveil.edge_runtime.manifest.spending import repeats_paid
@@ -44,7 +45,8 @@ class Emission(object):
 
     ``clock`` is monotonic, ``wall`` the time of day, both in seconds. ``start_s`` is when the first tick was due, by
     ``clock``; ``fresh_s`` when something new was emitted; ``number`` that of the next tick. ``take`` says whether so
-    many releases are paid for, ``spent`` whether none can be.
+    many releases are paid for, ``spent`` whether none can be, ``synchronised`` whether ``wall`` is kept right (None:
+    not known).
     """
 
     def __init__(
@@ -58,11 +60,13 @@ class Emission(object):
         wall: Callable[[], float],
         take: Callable[[int], bool] = lambda _releases: True,
         spent: Callable[[], bool] = lambda: False,
+        synchronised: Callable[[], Optional[bool]] = lambda: None,
         guard: Callable[[List[PerturbedFrame], List[PerturbedFrame]], List[PerturbedFrame]] = lambda new, _flat: new,
     ) -> None:
         self._take, self._spent, self._guard, self._draws = take, spent, guard, PaidDraws()
         self.plan, self._sinks, self._counters, self._say = plan, sinks, counters, say
-        self._clock, self._wall = clock, wall
+        self._clock, self._wall, self._synchronised = clock, wall, synchronised
+        self._kept_right = synchronised()
         self._coming: Dict[int, List[PerturbedFrame]] = {}
         self._waiting: Deque[Tuple[float, List[PerturbedFrame]]] = collections.deque()  # since when, and a set
         self.slack_s = min(SLACK_S, plan.tick_s / 4)
@@ -109,8 +113,8 @@ class Emission(object):
         self._epoch_s = self._whole_tick(self._wall())
         self.number = 0
 
-    def tick(self) -> int:
-        """Emit the records of the tick that is due; its time, nanoseconds since 1970.
+    def tick(self) -> Optional[int]:
+        """Emit the records of the tick that is due; its time, nanoseconds since 1970, None while the clock is not set.
 
         After a short delay the late ticks are made up; after more than a second and some ticks they count as missed.
         """
@@ -120,7 +124,9 @@ class Emission(object):
             self._counters.add("ticks-missed", missed)
             self.number += missed
         self._follow_the_clock(now)
-        tick_ns = int(self._epoch_s * 1e3) * 10**6 + int(self.number * self.plan.tick_s * 1e9)
+        tick_ns = None
+        if self._epoch_s >= CLOCKS_FROM_S:
+            tick_ns = int(self._epoch_s * 1e3) * 10**6 + int(self.number * self.plan.tick_s * 1e9)
         frames = self._next_frames(now)
         self._sinks.write_set([frame.at(self.number, tick_ns) for frame in frames])
         self._counters.add("ticks")
@@ -152,7 +158,7 @@ class Emission(object):
         self._counters.add("ticks-repeated")
         return self._last if self._last and self.plan.on_fault == "previous" else self._flat
 
-    def _announce_state(self, now: float, tick_ns: int) -> None:
+    def _announce_state(self, now: float, tick_ns: Optional[int]) -> None:
         period = int((now - self.start_s) / self.plan.degraded_after_s)
         if period == self._period:
             return
@@ -163,6 +169,10 @@ class Emission(object):
             self._counters.add("announced-" + state)
             self._sinks.announce(state, tick_ns)
             self._say(state, message=_MESSAGES[state])
+        kept_right = self._synchronised()
+        if kept_right != self._kept_right:
+            self._kept_right = kept_right
+            self._sinks.announce(self.state, tick_ns)
 
     def _follow_the_clock(self, now: float) -> None:
         """Count timestamps from one wall-clock time, until the wall clock is set again."""

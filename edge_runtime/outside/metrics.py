@@ -62,6 +62,7 @@ METRICS: Dict[str, Tuple[str, str]] = {
     "release_info": (GAUGE, "The release that runs, by its manifest's hash."),
     "board_temperature_celsius": (GAUGE, "Temperature of a zone."),
     "board_throttled": (GAUGE, "Whether the processor is throttled, now or since the boot."),
+    "clock_synchronised": (GAUGE, "Whether the clock is synchronised; absent where that is unknown."),
     "disk_free_bytes": (GAUGE, "Free space of a file system."),
     "count_period_seconds": (GAUGE, "Length of a period of counting."),
     "count_state": (GAUGE, "State of the last period."),

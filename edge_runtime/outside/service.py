@@ -22,6 +22,7 @@ from edgeveil.edge_runtime.ipc.counters import DROP, LEVEL, Counters, schedule
 from edgeveil.edge_runtime.ipc.notes import Event
 from edgeveil.edge_runtime.ipc.record import Counted, Layout, PaidDraws, Record
 from edgeveil.edge_runtime.kinds import check_sensor, check_shape
+from edgeveil.edge_runtime.machine import clock_synchronised
 from edgeveil.edge_runtime.manifest.manifest import expected
 from edgeveil.edge_runtime.outside import emission
 from edgeveil.edge_runtime.outside.board_health import Manager, Signals
@@ -140,6 +141,7 @@ class Service(object):
             log.say,
             clock=self.clock,
             wall=time.time,
+            synchronised=clock_synchronised,
             take=self.allowance.take,
             spent=self.allowance.spent,
             guard=lambda new, flat: self.shift.guard(new, flat),

@@ -16,9 +16,11 @@ from edgeveil.edge_runtime.bundle.policy import IDENTITY_ALLOWED, NOT_AUDITED_ON
 from edgeveil.edge_runtime.camera_address import is_private
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.machine import clock_word
 from edgeveil.edge_runtime.outside.board_health import board_gauges
 from edgeveil.edge_runtime.outside.metrics import count_samples, lines, samples
 from edgeveil.edge_runtime.sandbox.isolation import CONVENTION
+from edgeveil.edge_runtime.sinks import traffic
 from edgeveil.edge_runtime.sinks.page_server import Answer, PageServer, check_token
 from edgeveil.edge_runtime.sinks.uri import secret, split, without_secrets
 from edgeveil.edge_runtime.sinks.wire import about
@@ -255,6 +257,8 @@ class Status(object):
             slots=service.plan.slots,
             record_bytes=service.layout.size,
         )
+        for line in traffic.lines(service.settings.sink, service.bundle.manifest, service.plan):
+            self.log.say("traffic", message=line)
         if service.bundle.manifest.perturber.identity_allowed:
             self.log.say("identity-allowed", message=IDENTITY_ALLOWED)
         if service.settings.camera_aid:
@@ -360,6 +364,7 @@ class Status(object):
             "index": service.trust_watch.index,
             "source": service.source,
             "state": service.emission.state,
+            "clock": clock_word(),
             "shift": service.shift.document(),
             "live": self.live() or "ok",
             "ready": self.ready() or "ok",

@@ -25,7 +25,7 @@ from edgeveil.edge_runtime.sandbox import allowed_calls, hardening, seccomp
 from edgeveil.edge_runtime.util import root_lock
 
 UIDS = range(60928, 61184)  # of no account: just below the users that systemd makes up
-LOCKS = "/run"  # of root alone, and empty after a start
+LOCKS, USERS = "/run", "edgeveil-users"  # of root alone, and empty after a start
 PROCESSES, FILES, FILE_BYTES, SHOWN_BYTES = 64, 256, 64 * 2**20, 4096
 _NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x08000000, 0x10000000, 0x20000000, 0x40000000
 _READ_ONLY, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 1, 32, 4096, 16384, 1 << 18
@@ -101,7 +101,7 @@ def _own_user() -> Iterator[int]:
     if os.geteuid() != 0 or not os.access(LOCKS, os.W_OK):
         yield uids[0]  # it stays an ordinary user, or the system keeps no locks
         return
-    folder = os.path.join(LOCKS, "edgeveil-users")
+    folder = os.path.join(LOCKS, USERS)
     os.makedirs(folder, 0o700, exist_ok=True)
     for uid in uids:
         with contextlib.ExitStack() as stack:

@@ -19,10 +19,9 @@ import os
 import re
 import signal
 import stat
-import time
 from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
-from edgeveil.edge_runtime.bundle.index_seen import Seen, count_up, write_offered, write_seen
+from edgeveil.edge_runtime.bundle.index_seen import Seen, clock_now, count_up, write_offered, write_seen
 from edgeveil.edge_runtime.bundle.reader import unverified_manifest
 from edgeveil.edge_runtime.bundle.trust_file import RELEASE, Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
@@ -147,12 +146,12 @@ def check_index(index: Index, seen: Optional[Seen], trust: Trust) -> None:
 
 def record_seen(root: str, index: Index, before: Optional[Seen]) -> None:
     """Remember an index that was accepted."""
-    now, (boot, up_s) = int(time.time()), uptime()
+    now, (boot, up_s) = clock_now(), uptime()
     new = Seen(index.name, index.audience, index.version, index.sha256, now, now, {}, 0, boot, up_s, *index[-2:])
     if before is not None and _counts(before, index):
         if (before.name, before.version) == (index.name, index.version):
             known = before.counted()
-            new = new._replace(changed_at=before.changed_at or now, up_s=known.up_s)
+            new = new._replace(changed_at=known.changed_at, up_s=known.up_s)
         others = dict(before.others, **{before.name: before.version})
         new = new._replace(others={name: others[name] for name in others if name not in ("", index.name)})
     write_seen(root, new)
@@ -174,6 +173,10 @@ def _refuse(reason: str, what: str) -> None:
 SILENCE_S = 30.0
 INDEX_LIMIT_S, BUNDLE_LIMIT_S = 30.0, 3000.0  # the update unit is ended after an hour
 BLOCK = 64 * 1024
+
+
+class NotThere(DeviceFailed):
+    """The server answers that it has no such file."""
 
 
 class TooLate(Exception):
@@ -205,6 +208,10 @@ class Folder(object):
             raise BadInput(
                 "Expected {} in {}; it cannot be read ({}).".format(name, self._folder, error.strerror)
             ) from None
+
+    def read_if_there(self, name: str) -> Optional[bytes]:
+        """The whole of a small file; None where there is none."""
+        return self.read_small(name) if os.path.lexists(os.path.join(self._folder, name)) else None
 
     def copy(self, name: str, file: Any, begin: int, size: int) -> None:
         """Append the bytes from ``begin`` on, up to ``size`` bytes in all."""
@@ -239,6 +246,13 @@ class Server(object):
         """The whole of a small file."""
         with self._within(INDEX_LIMIT_S), self._ask(name, 0) as answer:
             return bytes(answer.read(MAX_BYTES + 1))  # one more than an envelope may have
+
+    def read_if_there(self, name: str) -> Optional[bytes]:
+        """The whole of a small file; None where the server has none."""
+        try:
+            return self.read_small(name)
+        except NotThere:
+            return None
 
     def copy(self, name: str, file: Any, begin: int, size: int) -> None:
         """Append the bytes from ``begin`` on by a range request; from 0 where the server does not support it."""
@@ -287,7 +301,8 @@ class Server(object):
         try:
             return _opener(self._origin, self.shown).open(request, timeout=SILENCE_S)
         except urllib.error.HTTPError as error:
-            raise DeviceFailed("{} answers {} when asked for {}.".format(self.shown, error.code, name)) from None
+            kind = NotThere if error.code in (404, 410) else DeviceFailed
+            raise kind("{} answers {} when asked for {}.".format(self.shown, error.code, name)) from None
 
 
 def _opener(origin: Any, shown: str) -> Any:

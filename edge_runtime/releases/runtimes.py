@@ -28,14 +28,16 @@ from edgeveil.edge_runtime.bundle.archive import read_archive
 from edgeveil.edge_runtime.bundle.index_seen import index_seen
 from edgeveil.edge_runtime.bundle.policy import LEAK, leaks
 from edgeveil.edge_runtime.bundle.reader import Bundle
-from edgeveil.edge_runtime.bundle.trust_file import ROOT, RUNTIME, Trust
+from edgeveil.edge_runtime.bundle.trust_file import RUNTIME, Trust
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.camera_address import on_network
 from edgeveil.edge_runtime.config import TRIAL_FRAMES
 from edgeveil.edge_runtime.device import CPU, check_device, hears_of_usb, open_limit_s
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
+from edgeveil.edge_runtime.machine import clock_word
 from edgeveil.edge_runtime.manifest.schema import RUNTIME_MEMBER
 from edgeveil.edge_runtime.releases import confinement
+from edgeveil.edge_runtime.releases.settings import BoardSettings
 from edgeveil.edge_runtime.releases.store import BUNDLE, Releases
 from edgeveil.edge_runtime.releases.store import RUNTIME as store_RUNTIME
 from edgeveil.edge_runtime.signing.envelope import parse, unverified, unwrap
@@ -69,8 +71,7 @@ class Update(NamedTuple):
 
 def makers(trust: Trust) -> Role:
     """Who may sign runtimes for a device of this trust."""
-    role = trust.roles[RUNTIME] if trust.roles[RUNTIME].keys else trust.roles[ROOT]
-    return role._replace(keys=tuple(key for key in role.keys if key.key not in trust.revoked))
+    return trust.role_or_root(RUNTIME)
 
 
 def read_update(data: bytes, may_sign: Role) -> Update:
@@ -273,6 +274,11 @@ TRIAL_FRAMES_S = 120  # for its frames, besides what opening may take
 _DEVICE_GROUPS = ("apex", "dialout", "plugdev", "render", "users", "video")
 
 
+def open_settings(root: str) -> BoardSettings:
+    """The ``BoardSettings`` of the service of ``root``."""
+    return BoardSettings(root, paths.named(paths.DEFAULT_PATH, paths.service_of(root)))
+
+
 def open_releases(root: str) -> Releases:
     """The ``Releases`` under ``root``, with the device's own trust and policy. Raises ``BadInput``."""
     if not os.path.isdir(root):
@@ -414,6 +420,14 @@ def service_stopped(root: str, device: str, say: Callable[[str], None]) -> Itera
             )
 
 
+def restarted(root: str) -> Optional[str]:
+    """Start the service of ``root`` again; why it is not ready in its time, or None."""
+    both = units(root)
+    _exit_code(["systemctl", "reset-failed"] + both)
+    code = _exit_code(["systemctl", "restart"] + both)
+    return None if code == 0 else "the service was not ready in its time (code {}; see its journal)".format(code)
+
+
 def _exit_code(command: List[str]) -> int:
     """The exit code of a system command; 127 where there is none."""
     try:
@@ -441,5 +455,7 @@ def status(root: str) -> Dict[str, Any]:
         "reason": state.reason,
         "runtime": Runtimes(root).current,
         "index": index_seen(root),
+        "settings": open_settings(root).document(),
         "spent": ext.book.board_total(),
+        "clock": clock_word(),
     }

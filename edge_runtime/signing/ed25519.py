@@ -1,6 +1,6 @@
 """The one verifier of Ed25519 signatures (RFC 8032, section 5.1.7), in pure Python and strict.
 
-Every value is public here, so no care is taken about timing.
+Every value of a verification is public, so no care is taken about timing.
 
 What is checked beyond the equation, so that no signature can be turned into a second one without the private key:
 
@@ -47,6 +47,12 @@ class Rejected(ValueError):
 def check_public_key(public_key: bytes) -> None:
     """Raise :class:`Rejected` unless these 32 bytes are a key that a signature can be trusted with."""
     _key_point(public_key)
+
+
+def public_of(seed: bytes) -> bytes:
+    """The public key (32 bytes) of a private one (32 bytes). The time that it takes depends on the key."""
+    scalar = int.from_bytes(hashlib.sha512(seed).digest()[:32], "little") & ~7 & (2**255 - 1) | 2**254
+    return _encode(_two_products(scalar, BASE, 0, NEUTRAL))
 
 
 def verify(public_key: bytes, message: bytes, signature: bytes) -> None:

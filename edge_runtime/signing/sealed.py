@@ -3,7 +3,7 @@
 The recipient is the X25519 form of the owner's Ed25519 key (RFC 7748, section 4.1), so the one key that signs bundles
 opens what boards seal for it; one pair for both is as safe as two (Thormarker, "On using the same key pair for Ed25519
 and an X25519 based KEM", 2021). age opens such a file too. The ciphers are those of the package cryptography, which is
-loaded when a file is sealed or opened.
+loaded when a file is sealed or opened; without it, ``signing.ciphers`` opens one.
 """
 
 import base64
@@ -14,7 +14,7 @@ import os
 from typing import IO, Any, Callable, Iterator, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput, Missing
-from edgeveil.edge_runtime.signing import ed25519
+from edgeveil.edge_runtime.signing import ciphers, ed25519
 
 CHUNK, TAG = 2**16, 16  # bytes of a chunk and of its authentication
 _VERSION, _LABEL = b"age-encryption.org/v1\n", b"age-encryption.org/v1/X25519"
@@ -62,14 +62,12 @@ def opened(file: IO[bytes], secret: bytes, name: str) -> Iterator[bytes]:
 
     Raises ``BadInput``, with ``name``, for a file that is none, sealed to another key, changed or cut short.
     """
-    x25519, cipher = _library()
+    exchange, cipher = _opening()
     share, body, header, mac = _parsed(file.read(_HEADER_BYTES), name)
-    key = x25519.X25519PrivateKey.from_private_bytes(secret)
     try:
-        shared = key.exchange(x25519.X25519PublicKey.from_public_bytes(share))
-        wrap = cipher(_derived(shared, share + _raw(key.public_key()), _LABEL))
+        wrap = cipher(_derived(exchange(secret, share), share + exchange(secret, ciphers.BASE), _LABEL))
         file_key = wrap.decrypt(bytes(12), body, None)
-    except Exception:  # cryptography's InvalidTag, and ValueError for a share of small order
+    except Exception:  # InvalidTag or ValueError; ValueError for a share of small order
         raise BadInput(
             "{} is sealed to another key: name the private half of the key it was recorded with".format(name)
         ) from None
@@ -110,6 +108,21 @@ def _library() -> Tuple[Any, Any]:
     except (ImportError, AttributeError):
         problem = "sealed files need the package cryptography, which is not installed: pip install cryptography"
     raise Missing(problem)
+
+
+def _opening() -> Tuple[Callable[[bytes, bytes], bytes], Any]:
+    """How a secret and a share become a shared secret, and the cipher."""
+    try:
+        x25519, cipher = _library()
+    except Missing:
+        return ciphers.x25519, ciphers.ChaCha20Poly1305
+
+    def exchange(secret: bytes, share: bytes) -> bytes:
+        own, other = x25519.X25519PrivateKey, x25519.X25519PublicKey
+        shared: bytes = own.from_private_bytes(secret).exchange(other.from_public_bytes(share))
+        return shared
+
+    return exchange, cipher
 
 
 def _raw(public: Any) -> bytes:

@@ -28,8 +28,9 @@ class Sink(object):
     again, and ``named`` where it takes the ``manifest``, which names classes; ``secret_path`` where a path may be a
     secret, ``hides`` the option that is one; ``needs``, the libraries that it needs (keys of
     ``late_imports.LIBRARIES``, or a test as there); ``reads`` and ``writes``, the options that name files that are
-    read, and folders that are written; ``device`` where it opens one. ``options`` are those of a file's name, with
-    their readers.
+    read, and folders that are written; ``device`` where it opens one. For ``traffic``: the form that it ``sends``
+    where no ``as=`` names one, ``label_topics``, ``one_slot``, and ``keeps_s``, seconds after which a record is of no
+    use. ``options`` are those of a file's name, with their readers.
     """
 
     live = False

@@ -71,16 +71,11 @@ class JpegForm(object):
     ) -> None:
         self._cv2 = opencv()
         self._main, self._picture = outputs[0].name, picture_of(outputs[0], manifest)
-        dtype = np.dtype(outputs[0].dtype)
-        height, width, *channels = self._picture(np.zeros(outputs[0].shape, dtype)).shape
+        height, width, *channels = _blank(self._picture, outputs[0]).shape
         self.height, self.width = (-(-size // whole) * whole for size in (height, width))
         self._more = ((0, self.height - height), (0, self.width - width))
         self._rgb = rgb or channels == [3]
-        if self._rgb:  # six blocks for 16 x 16 pixels
-            blocks = 6 * math.ceil(self.height / 16) * math.ceil(self.width / 16)
-        else:
-            blocks = math.ceil(self.height / 8) * math.ceil(self.width / 8)
-        self.size = _HEAD_BYTES + _BLOCK_BYTES * blocks
+        self.size = _jpeg_bytes(self.height, self.width, rgb=self._rgb)
 
     def encode(self, record: Record) -> bytes:
         """The file."""
@@ -98,6 +93,19 @@ class JpegForm(object):
             if len(data) <= self.size:
                 break
         return data[:-2].ljust(self.size - 2, b"\xff") + _END
+
+
+def _blank(picture: Callable[[np.ndarray], np.ndarray], output: Output) -> np.ndarray:
+    """The picture of an output that is 0 everywhere."""
+    return picture(np.zeros(output.shape, np.dtype(output.dtype)))
+
+
+def _jpeg_bytes(height: int, width: int, *, rgb: bool) -> int:
+    """The bytes of each JPEG of so many pixels."""
+    blocks = math.ceil(height / 8) * math.ceil(width / 8)
+    if rgb:  # six for 16 x 16 pixels
+        blocks = 6 * math.ceil(height / 16) * math.ceil(width / 16)
+    return _HEAD_BYTES + _BLOCK_BYTES * blocks
 
 
 class JsonForm(object):
@@ -157,3 +165,14 @@ def form_name(text: str) -> str:
     if text not in FORMS:
         raise BadInput("expected as={}; got {!r}".format(" or as=".join(FORMS), text))
     return text
+
+
+def form_bytes(name: str, outputs: List[Output], manifest: Optional[Manifest], *, rgb: bool = False) -> int:
+    """The bytes of each file of a form, of a JPEG also with ``rgb``; needs no OpenCV. Raises ``BadInput`` for a name
+    that is none."""
+    if form_name(name) == "json":
+        return JsonForm(outputs, manifest).size
+    blank = _blank(picture_of(outputs[0], manifest), outputs[0])
+    if name == "png":
+        return len(png.encode(blank, compressed=False))
+    return _jpeg_bytes(*blank.shape[:2], rgb=rgb or blank.shape[2:] == (3,))

@@ -51,6 +51,7 @@ class MqttSink(NetworkSink):
     forms = ("mqtt://HOST[:1883]/TOPIC", "mqtts://HOST[:8883]/TOPIC")
     help = "a message with quality of service 1; `picture=10s`: a PNG of each slot in such periods too"
     needs = ("paho",)
+    label_topics = True
     reads = ("password_file", "ca", "cert", "key")
 
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:

@@ -11,14 +11,16 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from edgeveil.edge_runtime.ipc.pipes import Backoff
+from edgeveil.edge_runtime.machine import clock_word
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks import wire
 from edgeveil.edge_runtime.sinks.base import Delivery, Sink
 from edgeveil.edge_runtime.sinks.count_report import CountForm, CountReport
 from edgeveil.edge_runtime.sinks.spool import Spool
-from edgeveil.edge_runtime.sinks.uri import Known, duration_s, size_bytes
+from edgeveil.edge_runtime.sinks.traffic import OPTIONS, spool_limits
 
-OPTIONS: Known = {"spool": str, "spool_size": size_bytes, "ttl": duration_s}
+__all__ = ["OPTIONS", "TIMEOUT_S", "ConnectionLost", "NetworkSink"]
+
 DROPPED = {
     "full": "the spool is full (spool_size)",
     "expired": "they waited too long (ttl)",
@@ -30,6 +32,11 @@ TIMEOUT_S = 10.0
 
 class ConnectionLost(Exception):
     """The far side cannot be reached or has closed the connection. The message says which, and holds no secret."""
+
+
+def _status(state: str, tick_ns: Optional[int]) -> Dict[str, Any]:
+    """What consumers are sent of the stream; ``clock`` is whether its times can be relied on."""
+    return {"state": state, "since_ns": tick_ns, "clock": clock_word()}
 
 
 class NetworkSink(Sink):
@@ -54,9 +61,10 @@ class NetworkSink(Sink):
         self._say: Callable[[str], None] = settings.get("say") or _note
         folder = settings.get("spool")
         self._lasts = folder is not None
+        most_bytes, ttl_s = spool_limits(settings)
         self._spool = Spool(
-            most_bytes=settings.get("spool_size") or (256 if folder else 16) * 10**6,
-            ttl_s=settings.get("ttl") or 3600.0,
+            most_bytes=most_bytes,
+            ttl_s=ttl_s,
             folder=folder,
             accept=lambda record: self._format.mine(record) or self._is_count(record),
             say=self._say,
@@ -64,7 +72,7 @@ class NetworkSink(Sink):
         self._backoff = Backoff(**settings.get("backoff", {}))
         self._hurry = threading.Event()
         self._stop, self._connected, self._connections, self._failures = threading.Event(), False, 0, 0
-        self._pending_status: Optional[Dict[str, Any]] = {"state": "running", "since_ns": None}
+        self._pending_status: Optional[Dict[str, Any]] = _status("running", None)
         self._state = self._pending_status
         self._pending_shift: Optional[Dict[str, Any]] = None
         self._releases: Optional[Tuple[str, str]] = None
@@ -85,7 +93,7 @@ class NetworkSink(Sink):
 
     def announce(self, state: str, tick_ns: Optional[int]) -> None:
         """Send the state as soon as there is a connection; only the last one counts."""
-        self._state = self._pending_status = {"state": state, "since_ns": tick_ns}
+        self._state = self._pending_status = _status(state, tick_ns)
         self._spool.wake()
 
     def shift(self, document: Dict[str, Any]) -> None:

@@ -23,7 +23,6 @@ from edgeveil.edge_runtime.sinks.forms import JpegForm, checked_slot
 from edgeveil.edge_runtime.sinks.network_base import TIMEOUT_S, ConnectionLost, NetworkSink
 from edgeveil.edge_runtime.sinks.uri import LOOPBACK, Known, address, secret, slot_of
 
-TTL_S = 2.0  # a picture that is older is of no use to a viewer
 ALIVE_S = 20.0  # servers end a session after a minute without a request
 _MOST_BYTES = 1400  # of a picture in one packet
 _MOST_SIDE = 2040  # pixels; RFC 2435 counts them by eights in one byte
@@ -65,12 +64,15 @@ def scan_of(jpeg: bytes) -> Scan:
 
 
 class RtspSink(NetworkSink):
-    """Pictures of one slot, at most ``TTL_S`` old; the times of RTP are those of the ticks."""
+    """Pictures of one slot, at most ``keeps_s`` old; the times of RTP are those of the ticks."""
 
     schemes = ("rtsp", "rtsps")
     forms = ("rtsp://HOST[:8554]/PATH", "rtsps://HOST[:8322]/PATH")
     help = "the main output as motion JPEG to MediaMTX or go2rtc, which pass it on; older than 2 s: dropped; `slot=0`"
     secret_path = True
+    sends = "jpeg"
+    one_slot = True
+    keeps_s = 2.0
 
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         secure = uri.startswith("rtsps:")
@@ -97,7 +99,7 @@ class RtspSink(NetworkSink):
         self._url = "{}://{}{}".format(scheme, shown, quote(path))
         self._source, self._number = struct.unpack(">IH", os.urandom(6))
         super(RtspSink, self).__init__(
-            "{}://{}/...".format(scheme, shown), outputs, manifest, dict(settings, ttl=TTL_S)
+            "{}://{}/...".format(scheme, shown), outputs, manifest, dict(settings, ttl=self.keeps_s)
         )
 
     def _connect(self) -> None:

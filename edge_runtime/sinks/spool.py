@@ -18,6 +18,7 @@ import zlib
 from typing import Any, BinaryIO, Callable, Deque, Dict, Iterator, List, NamedTuple, Optional
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.machine import CLOCKS_FROM_S
 from edgeveil.edge_runtime.util.atomic import writing
 from edgeveil.edge_runtime.util.filesystem import open_strict, read_strict
 
@@ -352,8 +353,8 @@ class Spool(object):
                 self._counts["unlike"] += 1
                 disk.forget(record.stored)
                 continue
-            # A board without a clock battery may start in 1970: then the record counts as new.
-            age_s = max(0.0, wall - record.wall_s)
+            # A board without a clock battery may start in 1970, now or when the record came: then it counts as new.
+            age_s = max(0.0, wall - record.wall_s) if record.wall_s >= CLOCKS_FROM_S else 0.0
             self._add(Entry(self._number, None, record.stored, len(record.data), now - age_s))
             self._counts["restored"] += 1
         self._expire()

@@ -64,6 +64,7 @@ class Format(object):
         counts = [int(np.prod(o.shape, dtype=np.int64)) for o in outputs]
         self._sizes = [dtype.itemsize * count for dtype, count in zip(self._dtypes, counts)]
         self.payload_bytes = sum(self._sizes)
+        self.record_bytes = HEADER_BYTES + self.payload_bytes
 
     def encode(self, frame: Any, stream: bytes, number: int) -> bytes:
         """The record of a ``PerturbedFrame``, number ``number`` of ``stream`` (eight bytes)."""
@@ -75,14 +76,14 @@ class Format(object):
 
     def mine(self, record: bytes) -> bool:
         """Whether these bytes are a record of this format."""
-        return len(record) == HEADER_BYTES + self.payload_bytes and record[:8] == MAGIC + self.key
+        return len(record) == self.record_bytes and record[:8] == MAGIC + self.key
 
     def decode(self, record: bytes) -> Record:
         """The ``Record`` of these bytes. Raises ``BadInput`` if they are none of this format."""
         if not self.mine(record):
             raise BadInput(
                 "expected a record of {} bytes of the format {}; got {} bytes".format(
-                    HEADER_BYTES + self.payload_bytes, self.key.hex(), len(record)
+                    self.record_bytes, self.key.hex(), len(record)
                 )
             )
         _, _, stream, number, index, tick_ns, slot, _, _ = _HEADER.unpack_from(record)
@@ -134,6 +135,8 @@ class Labels(object):
         self.classes = list(manifest.perturber.target_classes) if manifest else []
         self.target = manifest.perturber.target if manifest else "label"
         self.slots = manifest.capture.slots if manifest and manifest.capture else 1
+        # JSON allows spaces after a document. 192 leaves room for ticks and numbers to grow.
+        self.message_bytes = 192 + max([len(json.dumps(name)) for name in self.classes] or [0])
 
     def events(self, record: Record) -> Iterator[Tuple[str, bytes]]:
         """Topic and message of each label of a record."""
@@ -152,9 +155,7 @@ class Labels(object):
         label = int(record.outputs[name])
         document = {"id": record.id, "label": label, "tick": record.index, "tick_ns": record.tick_ns}
         document["name"] = self.name_of(label)
-        longest_name = max([len(json.dumps(name)) for name in self.classes] or [0])
-        # JSON allows spaces after a document. 192 leaves room for ticks and numbers to grow.
-        return json_bytes(document).ljust(192 + longest_name, b" ")
+        return json_bytes(document).ljust(self.message_bytes, b" ")
 
 
 # Home Assistant's MQTT discovery: one retained document for each entity, and for each trigger of an automation.

@@ -72,8 +72,8 @@ def networks() -> dict[str, tuple[Any, dict[str, Any]]]:
 
 def untrained(model: Any, spec: dict[str, Any], precision: str) -> tuple[dict[str, Any], bytes]:
     """A manifest and its network's file: the network as TFLite between preprocess and output."""
-    from edgeveil.trainer.export import to_tflite
     from edgeveil.trainer.export.artefact import artefact_entry
+    from edgeveil.trainer.export.converters.tf_lite import TfLite
     from edgeveil.trainer.graphs.files import read
     from edgeveil.trainer.graphs.macs import keras_macs
 
@@ -86,7 +86,7 @@ def untrained(model: Any, spec: dict[str, Any], precision: str) -> tuple[dict[st
     change.set_weights([rng.normal(0, 2.0, kernel.shape).astype(np.float32), np.zeros_like(bias)])
     rows = np.random.default_rng(0).random((16, *spec["shape"]), np.float32)
     rows[0], rows[1] = 0, 1
-    data = to_tflite.convert(model, [precision], {name: rows})[precision]
+    data = TfLite().convert(model, [precision], {name: rows})[precision]
     graph = read(data, "tflite")
     entry = artefact_entry(
         data, graph, file="artefacts/x", precision=precision, inputs=[name], outputs=["output"], max_abs=9

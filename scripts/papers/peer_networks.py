@@ -55,13 +55,14 @@ def peer_network(name: str) -> Any:
 
 def write_artefacts(network: Any, folder: Path) -> None:
     """A Keras network as float32 and int8 TFLite and ONNX files in ``folder``."""
-    from edgeveil.trainer.export import to_onnx, to_tflite
+    from edgeveil.trainer.export.converters.tf2onnx import Tf2Onnx
+    from edgeveil.trainer.export.converters.tf_lite import TfLite
 
     rows = np.random.default_rng(0).random((8, *network.inputs[0].shape[1:]), np.float32)
     rows[0], rows[1] = 0, 1
     feeds = {network.inputs[0].name: rows}
     folder.mkdir(parents=True, exist_ok=True)
-    for kind, module in (("tflite", to_tflite), ("onnx", to_onnx)):
+    for kind, module in (("tflite", TfLite()), ("onnx", Tf2Onnx())):
         for precision, data in module.convert(network, ("float32", "int8"), feeds).items():
             artefact = f"{kind}-{precision}"
             (folder / _file_name(artefact)).write_bytes(data)

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from edgeveil.devices import fleet
-from edgeveil.devices.fleet import DONE, exit_code, index_text, roll_out, spent_text
+from edgeveil.devices.fleet import DONE, clock_text, exit_code, index_text, roll_out, spent_text
 from edgeveil.devices.site import load
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from tests.support import bundles, output
@@ -192,6 +192,12 @@ def test_a_fleets_status_says_what_all_services_of_a_board_told_of_one_person():
     assert spent_text(spent).startswith(", epsilon 7 of one person at most before all cameras (edgeveil 3,")
     assert spent_text({"services": [], "epsilon": 0, "uncounted": ["edgeveil"]}) == ""
     assert spent_text(None) == "", "a runtime of before says nothing of it"
+    assert [clock_text(one) for one in ("not synchronised", "unknown", "synchronised", None)] == [
+        ", clock not synchronised",
+        ", clock unknown",
+        "",
+        "",
+    ]
 
 
 class Asked:

@@ -24,6 +24,7 @@ from edgeveil.edge_runtime.ext.ledger.book import Ledger, board_total, create
 from edgeveil.edge_runtime.ipc.counters import page_at
 from edgeveil.edge_runtime.ipc.pipes import make_pipe
 from edgeveil.edge_runtime.releases.runtimes import Runtimes
+from edgeveil.edge_runtime.releases.settings import BoardSettings, State, board_key, shown_key
 from edgeveil.edge_runtime.releases.store import Releases
 from edgeveil.edge_runtime.signing.envelope import wrap
 from edgeveil.edge_runtime.signing.keys import public_key_line, read_public_key
@@ -100,6 +101,18 @@ def released(board):
     return found and found.manifest_sha256
 
 
+def pulled(board):
+    """Settings that came by an update, of a service whose configuration they are."""
+    path = board / "etc/pulled.json"
+    if not path.is_symlink():
+        path.symlink_to(board / "opt/settings/3/edge.json")
+    return BoardSettings(str(board / "opt"), str(path))
+
+
+def seed(board):
+    return pulled(board)._seed()
+
+
 def page(board):
     handle = page_at(str(board / "run/counters"))
     try:
@@ -134,6 +147,9 @@ TABLE = [
     Kept("spool/lock", spooled, SAME, ANEW, owner=OUTSIDE),
     Kept("run/counters", page, ANEW, ANEW, owner=OUTSIDE),
     Kept("run/records", lambda board: make_pipe(str(board / "run/records")), ANEW, owner=OUTSIDE),
+    Kept("opt/board.key", seed),
+    Kept("opt/board.pub", lambda board: shown_key(str(board / "opt")), NONE, NONE, SAME),  # it is shown, and made again
+    Kept("opt/settings/state.json", lambda board: pulled(board).state()),
     Kept("etc/edgeveil/edge.json", lambda board: config.read(str(board / "etc/edgeveil/edge.json")), link=SAME),
     Kept("keys/maker.pub", lambda board: read_public_key(board / "keys/maker.pub"), link=SAME),
 ]
@@ -153,6 +169,10 @@ def made(tmp_path_factory):
     count_up(str(trust.parent))
     write_offered(str(trust.parent), SHA)
     os.umask(umask)
+    board_key(str(trust.parent))
+    (trust.parent / "settings/3").mkdir(parents=True)
+    state = strict_json.dumps(dict(State(3, 3)._asdict(), schema=1))
+    (trust.parent / "settings/state.json").write_bytes(state)
     note = {"schema": 1, "bytes": 1, "version": 3, "name": "edge", "sha256": SHA}
     runtime = tmp_path / "opt/runtime" / SHA
     runtime.mkdir(parents=True)

@@ -10,7 +10,7 @@ from edgeveil.models import classifiers, discriminators
 from edgeveil.models.generators import conv_generator, mlp_generator, series_generator
 from edgeveil.models.layers import UnitClip
 from edgeveil.trainer.datasets.base import InputSpec
-from edgeveil.trainer.export import to_tflite
+from edgeveil.trainer.export.converters.tf_lite import TfLite
 from edgeveil.trainer.export.manifest import lint
 from edgeveil.trainer.graphs.files import read
 from edgeveil.trainer.graphs.macs import keras_macs
@@ -71,7 +71,7 @@ def test_a_generator_of_series_is_int8_that_an_accelerator_takes():
     model = series_generator((32, 2), width=8, halvings=2, blocks=1)
     rows = np.random.default_rng(0).random((16, 32, 2), np.float32)
     rows[0], rows[1] = 0, 1
-    data = to_tflite.convert(model, ("int8",), {"series": rows})["int8"]
+    data = TfLite().convert(model, ("int8",), {"series": rows})["int8"]
     assert lint(read(data, "tflite"), "int8", profiles.load("coral-dev-board")) == []
 
 

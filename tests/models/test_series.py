@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from edgeveil.devices import profiles
 from edgeveil.models import encoders, series
-from edgeveil.trainer.export import to_onnx, to_tflite
+from edgeveil.trainer.export.converters.tf2onnx import Tf2Onnx
+from edgeveil.trainer.export.converters.tf_lite import TfLite
 from edgeveil.trainer.export.manifest import lint
 from edgeveil.trainer.graphs.files import read
 from edgeveil.trainer.graphs.macs import keras_macs
@@ -41,9 +42,9 @@ def test_int8_passes_the_lint_of_an_edge_tpu_and_answers_as_float_does(name):
             layer.moving_mean.assign(u.mean(axis=(0, 1)))
             layer.moving_variance.assign(u.var(axis=(0, 1)))
     calibration = {model.inputs[0].name: u}
-    data = to_tflite.convert(model, ("int8",), calibration)["int8"]
+    data = TfLite().convert(model, ("int8",), calibration)["int8"]
     assert lint(read(data, "tflite"), "int8", profiles.load("coral-dev-board")) == []
-    onnx = to_onnx.convert(model, ("float32",), calibration)["float32"]
+    onnx = Tf2Onnx().convert(model, ("float32",), calibration)["float32"]
     assert lint(read(onnx, "onnx"), "float32", profiles.load("jetson-nano")) == []
     first = np.asarray(tf.nest.flatten(model(u, training=False))[0])
     close = np.abs(on_int8(data, u, first.shape[1:]) - first).max() / np.ptp(first)

@@ -17,7 +17,8 @@ import numpy as np
 from edgeveil.edge_runtime.backends import open_backend
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
-from edgeveil.trainer.export import to_onnx, to_tflite
+from edgeveil.trainer.export.converters.tf2onnx import Tf2Onnx
+from edgeveil.trainer.export.converters.tf_lite import TfLite
 from tests.support import bundles, seeds
 
 SHAPE = (12, 12, 1)
@@ -35,8 +36,8 @@ def _example() -> tuple[dict[str, Any], dict[str, bytes]]:
     rng = np.random.default_rng(0)
     rows = {"image": rng.random((32, *SHAPE), np.float32), "noise": rng.random((32, 4), np.float32)}
     rows["image"][0], rows["image"][1] = 0, 1  # so that images come out at a scale of 1/255
-    files = {f"tflite-{p}": data for p, data in to_tflite.convert(model, ("float32", "int8"), rows).items()}
-    files |= {f"onnx-{p}": data for p, data in to_onnx.convert(model, ("float32", "int8"), rows).items()}
+    files = {f"tflite-{p}": data for p, data in TfLite().convert(model, ("float32", "int8"), rows).items()}
+    files |= {f"onnx-{p}": data for p, data in Tf2Onnx().convert(model, ("float32", "int8"), rows).items()}
     manifest, members = bundles.artefact_example(audited=False)
     manifest = copy.deepcopy(manifest)
     members = {bundles.RUNTIME_MEMBER: members[bundles.RUNTIME_MEMBER]}

@@ -11,7 +11,8 @@ from edgeveil.devices.compare import Use, document, measure, ratio
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli import bench_command
 from edgeveil.trainer.cli.main import app
-from edgeveil.trainer.export import to_onnx, to_tflite
+from edgeveil.trainer.export.converters.tf2onnx import Tf2Onnx
+from edgeveil.trainer.export.converters.tf_lite import TfLite
 from tests.support import tiny_models
 from tests.support.export_models import calibration, image_net
 
@@ -49,9 +50,9 @@ def test_every_contender_gets_a_turn_in_every_round():
 def test_a_file_is_made_ready_from_what_it_says_of_itself(tmp_path):
     model = image_net()
     rows = calibration(model, 4)
-    data = to_tflite.convert(model, ["int8"], rows)["int8"]
+    data = TfLite().convert(model, ["int8"], rows)["int8"]
     (tmp_path / "net.tflite").write_bytes(data)
-    (tmp_path / "net.onnx").write_bytes(to_onnx.convert(model, ["float32"])["float32"])
+    (tmp_path / "net.onnx").write_bytes(Tf2Onnx().convert(model, ["float32"])["float32"])
     quantised, plain = (bench_command.model_file(tmp_path / f"net.{s}") for s in ("tflite", "onnx"))
     assert (quantised["artefact"], plain["artefact"]) == ("tflite-int8", "onnx-float32")
     assert quantised["macs"] == plain["macs"] > 0
@@ -88,7 +89,7 @@ def test_a_bundle_beside_a_file_on_every_interpreter(tmp_path):
     except BadInput as error:
         pytest.skip(str(error))
     made = tiny_models.write(tmp_path)
-    (tmp_path / "other.onnx").write_bytes(to_onnx.convert(image_net(), ["float32"])["float32"])
+    (tmp_path / "other.onnx").write_bytes(Tf2Onnx().convert(image_net(), ["float32"])["float32"])
     command = ["bench", str(made.path), "--trust", str(made.trust), "--against", str(tmp_path / "other.onnx")]
     done = CliRunner().invoke(app, [*command, "--rounds", "3", "--json"], catch_exceptions=False)
     found = json.loads(done.stdout)

@@ -285,6 +285,38 @@ def releases(
     print_json({"schema": 1, "releases": [{"release": release, "is": mark} for release, mark in rows]})
 
 
+@board_command(board_group, "Example: edgeveil board remove hall-1 --yes")
+def remove(
+    at: SiteBoard,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Remove it; else the plan is printed and nothing changes.")
+    ] = False,
+    erase_ledger: Annotated[
+        bool,
+        typer.Option(
+            "--erase-ledger",
+            help="Even if the board's ledger counted epsilon. It is the only record of what was spent, and a new flash "
+            "would give the same people a new budget: so --yes alone does not erase it.",
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Take EdgeVeil off a board: service, releases, trust, settings, spools, ledger and users.
+
+    Files are deleted, not overwritten. After an interruption, the same command goes on.
+    """
+    from edgeveil.devices.flashing import removal
+
+    with at.open() as board:
+        found = removal.look(board)
+        if not found.nothing:
+            say("\n".join(found.lines()))
+            found.check(yes=yes, erase_ledger=erase_ledger)
+            removal.erase(board)
+        text = f"Nothing of EdgeVeil is on {board.transport.name}{' any more' if found.removed else ''}."
+    print_done(text, {"removed": [path for path, _ in found.removed], "kept": list(found.kept)}, as_json=as_json)
+
+
 @updates.command(epilog="Example: edgeveil update index mnist-7.veil --key keys/signing.key --out www/index.json")
 def index(
     bundles: Annotated[list[Path], typer.Argument(help="Sealed .veil files, the newest first; boards fetch that one.")],
@@ -303,6 +335,30 @@ def index(
     offer = write_index(bundles, key, out, name=name, audience=audience, passphrase=passphrase)
     text = f"Version {offer.version} of {out} offers {offer.releases[0].name}. Copy it to the server after the bundles."
     print_done(text, {"index": str(out), "version": offer.version}, as_json=as_json)
+
+
+@updates.command(
+    "settings",
+    epilog="Example: edgeveil update settings hall.json hall-1.pub --file broker.password=hall-1.password --key "
+    "root/signing.key --out www",
+)
+def board_settings(
+    settings: Annotated[Path, typer.Argument(help="Settings as in edge.json; @FILES@/NAME is a file of --file.")],
+    boards: Annotated[list[Path], typer.Argument(help="The key of each board, which board status shows, in a file.")],
+    key: Annotated[str, typer.Option(help="signing.key of the role settings, of root where no one has it.")],
+    out: Annotated[Path, typer.Option(help="Folder with index.json, from which the boards update.")],
+    file: Annotated[
+        list[str] | None, typer.Option("--file", metavar="NAME=FILE", help="A password or CA that the settings name.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Sign settings for boards that update themselves, each sealed so that its board alone can open it."""
+    from edgeveil.trainer.sealing.keys import write_settings
+
+    files = {name: Path(path) for name, _, path in (text.partition("=") for text in file or ())}
+    numbers = write_settings(settings, boards, files, key, out, passphrase=passphrase_of(key))
+    text = "\n".join(f"Number {number} is {out / name}." for name, number in numbers.items())
+    print_done(text, {"settings": {str(out / name): number for name, number in numbers.items()}}, as_json=as_json)
 
 
 @updates.command(epilog="Example: edgeveil update runtime --key root/signing.key --out edge.runtime")

@@ -22,6 +22,7 @@ from edgeveil.trainer.progress import say
 NEEDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "train and audit": (("tensorflow", "keras", "sklearn", "scipy", "pydantic"), "pip install 'edgeveil[trainer]'"),
     "export": (("tf2onnx", "onnx", "onnxruntime", "ai_edge_litert"), "pip install 'edgeveil[trainer]'"),
+    "keras-litert, keras-onnx": (("ai_edge_quantizer", "onnxscript"), "pip install 'edgeveil[converters]'"),
     "sign": (("cryptography",), "pip install 'edgeveil[trainer]'"),
     "pictures, films and cameras": (("cv2",), "pip install 'edgeveil[camera]'"),
     "Parquet, Hugging Face": (("pyarrow",), "pip install 'edgeveil[parquet]'"),

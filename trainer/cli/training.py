@@ -140,7 +140,8 @@ def export(
 ) -> None:
     """Export a run as TFLite and ONNX for boards, checked for each and compared with Keras.
 
-    EDGEVEIL_COMPILER_PYTHON names the Python that has a board's compiler: of rknn-toolkit2, for a Rockchip board.
+    A profile's converters make the files: tf.lite, tf2onnx, keras-litert, keras-onnx. EDGEVEIL_COMPILER_PYTHON names
+    the Python that has a board's compiler: of rknn-toolkit2, for a Rockchip board.
     """
     from edgeveil.trainer.export.export import export as export_run
     from edgeveil.trainer.perturbers.codebook.synthesis import receiver_pool

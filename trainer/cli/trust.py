@@ -26,6 +26,7 @@ class RoleName(str, Enum):
     auditor = "auditor"
     release = "release"
     runtime = "runtime"
+    settings = "settings"
     root = "root"
 
 
@@ -35,7 +36,8 @@ Folder = Annotated[
 RoleOption = Annotated[
     RoleName,
     typer.Option(
-        "--role", help="maker: bundles; auditor: audits; release: the index of updates; runtime: edge runtimes; root."
+        "--role",
+        help="maker: bundles; auditor: audits; release: the index of updates; runtime: edge runtimes; settings; root.",
     ),
 ]
 Threshold = Annotated[
@@ -54,7 +56,8 @@ def init(
         list[str],
         typer.Option(
             "--key",
-            help="signing.pub of a key that may sign bundles, or ROLE=signing.pub: auditor, release, runtime, root.",
+            help="signing.pub of a key that may sign bundles, or ROLE=signing.pub: auditor, release, runtime, "
+            "settings, root.",
         ),
     ],
     audience: Annotated[str, typer.Option(help="Name of the board or fleet, for bundles made out to it alone.")] = "",
@@ -64,7 +67,6 @@ def init(
     as_json: Json = False,
 ) -> None:
     """Make the first trust file, and a root key unless its holders are named. The first flash puts it on a board."""
-    from edgeveil.edge_runtime.bundle.trust_file import AUDITOR, RELEASE, RUNTIME
     from edgeveil.trainer.sealing.trust_file import TrustFolder
 
     named: dict[str, list[Path]] = {role.value: [] for role in RoleName}
@@ -82,7 +84,7 @@ def init(
         passphrase=None if roots else new_passphrase(none=no_passphrase),
         roots=roots,
         threshold=threshold,
-        others={AUDITOR: named["auditor"], RELEASE: named["release"], RUNTIME: named["runtime"]},
+        others={role: paths for role, paths in named.items() if role not in ("maker", "root")},
     )
     _print(trust_folder, as_json)
 

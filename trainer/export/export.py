@@ -29,10 +29,13 @@ from edgeveil.trainer.export.artefact import Artefact, network_macs
 from edgeveil.trainer.export.compilers import compiled
 from edgeveil.trainer.export.compilers.quantising import Quantising
 from edgeveil.trainer.export.compilers.vendors import check_compilers, compile_for
+from edgeveil.trainer.export.converters import converter
+from edgeveil.trainer.export.converters.converter import Converter
 from edgeveil.trainer.export.folder import ExportFolder, check_place, write
+from edgeveil.trainer.export.head import with_head
 from edgeveil.trainer.export.manifest import PACKAGES, Finding, lint, refuse
-from edgeveil.trainer.export.to_onnx import with_head
 from edgeveil.trainer.ext.private import DATA, PUBLIC
+from edgeveil.trainer.graphs import files as graph_files
 from edgeveil.trainer.graphs.macs import Graph
 from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.progress import progress, say
@@ -131,6 +134,7 @@ def measure(
     kept: KeptPieces,
     advance: Callable[[], None],
     calibrated: str,
+    packages: Sequence[str] = PACKAGES,
 ) -> tuple[dict[str, Any], dict[str, bytes], dict[str, Any]]:
     """The manifest, its members, and the measured half of export.json.
 
@@ -179,7 +183,7 @@ def measure(
         name: {key: value[vectors.rows] for key, value in out.items()}
         for name, out in (recorded or {NO_MODEL: runs[0]}).items()
     }
-    document, members = manifest.build(run, fitted, made, chosen, vectors, outputs, calibrated)
+    document, members = manifest.build(run, fitted, made, chosen, vectors, outputs, calibrated, packages)
     report = {
         "parity": rows,
         "costs": [_costs(model, network, made) for model, network in fitted.models.items()],
@@ -294,6 +298,9 @@ def _export(
             f"None of these boards runs an artefact that a perturber of the kind {fitted.kind!r} can have: "
             f"{artefact.why_not(fitted.kind, chosen[0].artefacts[0])}."
         )
+    formats = [one.format for one in exported if one.format != "numpy"]
+    converters = converter.choose(chosen, formats) if fitted.given is None else {}
+    packages = [*PACKAGES, *(name for one in converters.values() for name in one.packages if name not in PACKAGES)]
     with progress("export", total=(len(fitted.models) + 1) * len(exported) + 2) as count:
 
         def advance() -> None:
@@ -301,12 +308,12 @@ def _export(
             check()
 
         calibration, calibrated = calibration_of(source, fitted) if exported else ({}, DATA)
-        _convert(fitted, exported, calibration, kept, advance)
+        _convert(fitted, exported, converters, calibration, kept, advance)
         if leave_out:
             exported, chosen = _that_pass(exported, chosen)
         findings = _lint(exported, chosen)
         advance()
-        manifest, members, report = measure(source, fitted, exported, chosen, kept, advance, calibrated)
+        manifest, members, report = measure(source, fitted, exported, chosen, kept, advance, calibrated, packages)
         ready = Quantising(fitted, calibration, manifest, members)
         by_compiler = compile_for(chosen, exported, ready, python=python)
         compiled.add(manifest, members, chosen, by_compiler)
@@ -314,6 +321,7 @@ def _export(
             "schema": 1,
             "run": os.path.relpath(source.folder.absolute(), out.absolute()),
             "lint": findings,
+            "converters": {form: one.made_by() for form, one in converters.items()},
             "profiles": board_report.rows(chosen, exported, by_compiler, kind=fitted.kind),
         }
         check_all(manifest, members)
@@ -342,6 +350,7 @@ def calibration_samples(run: Run, fitted: FittedPerturber, rng: np.random.Genera
 def _convert(
     fitted: FittedPerturber,
     made: Sequence[Artefact],
+    converters: Mapping[str, Converter],
     calibration: Mapping[str, Mapping[str, np.ndarray]],
     kept: KeptPieces,
     advance: Callable[[], None],
@@ -358,8 +367,9 @@ def _convert(
         weights = {str(number): value for number, value in enumerate(network.get_weights())}
         for name, batch in sorted({(one.format, one.batch) for one in made}):
             mine = [one for one in made if (one.format, one.batch) == (name, batch)]
-            converted = partial(_files, network, name, [one.precision for one in mine], calibration[model], batch)
-            names = " ".join(one.name for one in mine)
+            by = converters.get(name)
+            converted = partial(_files, network, by, [one.precision for one in mine], calibration[model], batch)
+            names = " ".join([one.name for one in mine] + ([] if by is None else [repr(by.made_by()), str(by.opset)]))
             try:
                 files = kept.piece(converted, names, network.to_json(), weights, calibration[model])
             except (EdgeVeilError, OSError):
@@ -367,8 +377,8 @@ def _convert(
             except Exception as error:  # converters raise errors of many kinds
                 first = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
                 raise BadInput(
-                    f"{model!r} cannot be converted to {name} ({first}); docs/reference/boards.md "
-                    "lists what every board can run."
+                    f"{model!r} cannot be converted to {name} by {by.name if by else 'EdgeVeil'} ({first}); "
+                    f"{board_profiles.PAGE} lists what every board can run."
                 ) from error
             for one in mine:
                 one.add(fitted, model, files[one.precision].tobytes())
@@ -376,16 +386,13 @@ def _convert(
 
 
 def _files(
-    network: Any, name: str, precisions: Sequence[str], calibration: Mapping[str, np.ndarray], batch: int
+    network: Any, by: Converter | None, precisions: Sequence[str], calibration: Mapping[str, np.ndarray], batch: int
 ) -> dict[str, np.ndarray]:
-    """The bytes of a network as files of one format, by precision."""
-    from edgeveil.trainer.export import to_onnx, to_tflite
-    from edgeveil.trainer.graphs import files as graph_files
-
-    if name == "numpy":
+    """The bytes of a network as files of one format, by precision; ``by`` None: as numpy's arrays."""
+    if by is None:
         files = {"float32": graph_files.convert(network)}
     else:
-        files = (to_tflite if name == "tflite" else to_onnx).convert(network, precisions, calibration, batch=batch)
+        files = by.convert(network, precisions, calibration, batch=batch)
     return {precision: np.frombuffer(data, np.uint8) for precision, data in files.items()}
 
 

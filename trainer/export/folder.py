@@ -92,6 +92,10 @@ class ExportFolder:
         lines += [
             f"  {row['profile']:18} {row['artefact'] or '-':19} {row['status']}" for row in self.report["profiles"]
         ]
+        lines += [
+            f"Made by {one['name']} ({', '.join(f'{name} {version}' for name, version in one['packages'].items())})"
+            for one in self.report.get("converters", {}).values()
+        ]
         what = "what was given" if self.manifest["perturber"]["kind"] == "wrapped" else "Keras"
         lines.append(f"Compared with {what}, in units of x':")
         lines.append(table(self.report["parity"]))

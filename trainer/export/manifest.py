@@ -324,12 +324,13 @@ def build(
     golden: Golden,
     outputs: Mapping[str, Mapping[str, np.ndarray]],
     calibrated: str,
+    packages: Sequence[str] = PACKAGES,
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Manifest and members ``{name: bytes}``.
 
     ``made`` are the artefacts in order of preference, ``golden`` the vectors and ``outputs`` those of each artefact for
-    them; ``calibrated`` is the mark of what they were calibrated and compared on. Class names of z, their counts, and
-    paths are left out.
+    them; ``calibrated`` is the mark of what they were calibrated and compared on, ``packages`` are those whose versions
+    are recorded. Class names of z, their counts, and paths are left out.
     Raises ``BadInput`` where the edge runtime would refuse the manifest, or where its self-test fails here.
     """
     members: dict[str, bytes] = {}
@@ -374,7 +375,7 @@ def build(
         "provenance": {
             "edgeveil": importlib.metadata.version("edgeveil"),
             "recipe_sha256": run.recipe_sha256(),
-            "packages": package_versions(PACKAGES),
+            "packages": package_versions(packages),
         },
     }
     checked = check_manifest(manifest, sealed=False)

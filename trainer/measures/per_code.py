@@ -15,6 +15,7 @@ the p-values of many such draws are averaged, and twice their mean is a p-value 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -159,13 +160,18 @@ def drawn_counts(
 ) -> np.ndarray:
     """n(y, c', z) of one row of each unit, drawn ``DRAWS`` times: (draws, *shape); of all rows, once, without units."""
     unit = np.arange(len(y)) if cluster is None else np.unique(cluster, return_inverse=True)[1].reshape(-1)
-    alone = len(unit) == int(unit.max()) + 1
-    counts = np.zeros((1 if alone else DRAWS, *shape))
-    for drawn in counts:
-        order = rng.permutation(len(unit))
-        rows = order[np.unique(unit[order], return_index=True)[1]]
+    draws = list(drawn_rows(unit, rng))
+    counts = np.zeros((len(draws), *shape))
+    for drawn, rows in zip(counts, draws, strict=True):
         np.add.at(drawn, (y[rows], code[rows], z[rows]), 1.0)
     return counts
+
+
+def drawn_rows(unit: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """The places of one row of each ``unit`` (n,), numbered from 0, ``DRAWS`` times; once where each has one row."""
+    for _ in range(1 if len(unit) == int(unit.max()) + 1 else DRAWS):
+        order = rng.permutation(len(unit))
+        yield order[np.unique(unit[order], return_index=True)[1]]
 
 
 def upper_end(hits: np.ndarray, trials: np.ndarray, *, error: float) -> np.ndarray:

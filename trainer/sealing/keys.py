@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
+import io
 import os
 import re
 import stat
@@ -22,10 +24,12 @@ from edgeveil.edge_runtime.errors import BadInput, reason, written_text
 from edgeveil.edge_runtime.releases.index import KIND as index_KIND
 from edgeveil.edge_runtime.releases.index import Index, read_index
 from edgeveil.edge_runtime.releases.runtimes import FILE, KIND, NOTE, Update, read_update
+from edgeveil.edge_runtime.releases.settings import EDGE, NAME, Content, file_name, filled, read_payload
+from edgeveil.edge_runtime.releases.settings import KIND as settings_KIND
 from edgeveil.edge_runtime.signing.envelope import message, wrap
 from edgeveil.edge_runtime.signing.keys import Key, public_key_line, read_public_key
 from edgeveil.edge_runtime.signing.roles import Role
-from edgeveil.edge_runtime.signing.sealed import secret_of
+from edgeveil.edge_runtime.signing.sealed import Sealer, secret_of
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.edge_runtime.util.filesystem import read
@@ -400,6 +404,55 @@ def write_index(
     index = read_index(data, Trust([signer.key]))  # never write what a board would refuse
     write_atomic(str(out), data)
     return index
+
+
+def write_settings(
+    settings: Path,
+    boards: list[Path],
+    files: Mapping[str, Path],
+    key: str | Path,
+    out: Path,
+    *,
+    passphrase: str | None = None,
+) -> dict[str, int]:
+    """Write the ``settings``, a configuration, and ``files`` for each of the ``boards`` (``board.pub``) into the folder
+    ``out``, sealed to that board and signed with ``key``; the number of each file there.
+
+    A number is one more than that of the file before. Raises ``BadInput``, or ``BundleRefused`` where another key
+    signed the one before.
+    """
+    try:
+        document = strict_json.loads(written_text(settings, "The settings").encode())
+        held = {name: read_secret(path, what="The file", cure="Give NAME=FILE.") for name, path in files.items()}
+        content = Content(1, dict(document), held)
+    except (strict_json.BadJson, ValueError, TypeError) as error:
+        raise BadInput(f"Expected an object of settings, as in edge.json, in {settings}: {error}.") from None
+    if wrong := [name for name in files if not NAME.fullmatch(name) or name == EDGE]:
+        raise BadInput(f"Expected a name of letters, digits, '.', '_' and '-' before the =; got {wrong[0]!r}.")
+    # What the boards have, and these may leave out.
+    filled(content, {"bundle": "-", "trust": "-", "source": "camera:0", **content.settings}, "/")
+    signer, numbers = Signer.open(key, passphrase=passphrase), {}
+    coded = {name: base64.b64encode(data).decode() for name, data in held.items()}
+    inner = strict_json.dumps({"schema": 1, "settings": content.settings, "files": coded})
+    for board in boards:
+        public, sealed = read_public_key(board).key, io.BytesIO()
+        place = out / file_name(public)
+        previous, role = read(str(place)), Role((signer.key,))
+        number = 1 if previous is None else read_payload(previous, role)["number"] + 1
+        sealer = Sealer(bytes.fromhex(public), sealed.write)
+        sealer.add(inner)
+        sealer.close()
+        payload = {
+            "schema": 1,
+            "number": number,
+            "board": public,
+            "sealed": base64.b64encode(sealed.getvalue()).decode(),
+        }
+        data = signer.envelope(settings_KIND, payload)
+        read_payload(data, role)  # never write what a board would refuse
+        write_atomic(str(place), data)
+        numbers[place.name] = number
+    return numbers
 
 
 def _entry(path: Path, signer: Signer) -> dict[str, object]:

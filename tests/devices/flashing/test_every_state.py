@@ -6,6 +6,7 @@ The commands are those of a flash, executed here for real in a folder that stand
 import json
 import os
 import platform
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -153,7 +154,9 @@ def check(edgeveil, flash, owner, board, number, was):
 
 def test_the_steps_that_are_walked(flash, new, used):
     """All kinds but wheels, which this machine has."""
-    assert json.loads(flash(new(), 1, "--dry-run")[1])["steps"] == STEPS
+    _, out, said = flash(new(), 1, "--dry-run")
+    assert json.loads(out)["steps"] == STEPS
+    assert re.search(r"^sends tcp://127\.0\.0\.1:9: \d+ bytes a record, .* a day, .* covers an outage of", said, re.M)
     assert json.loads(flash(used(), 2, "--dry-run")[1])["steps"] == LATER
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from edgeveil.devices import transports
 from edgeveil.devices.fleet import UNSAID, not_well
+from edgeveil.edge_runtime.machine import clock_word
 from tests.devices.flashing.test_every_state import edgeveil, flash, new, owner, top, used  # noqa: F401 - fixtures
 from tests.support import output
 from tests.support.boards import sshd
@@ -66,6 +67,7 @@ def test_a_board_that_runs_is_well(edgeveil, fleet, board):  # noqa: F811
     code, out, _ = edgeveil(board, "board", "status")
     assert code == 0
     assert "service: edgeveil-inside.service active, edgeveil.service active; ready: ok\n" in out
+    assert f"\nclock: {clock_word()}\n" in out
     code, out, said = fleet(board)
     assert (code, json.loads(out)["boards"][0]["state"], "1 of 1 boards well" in said) == (0, "done", True)
 

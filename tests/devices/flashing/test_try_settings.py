@@ -68,6 +68,24 @@ def test_after_a_flash_that_was_cut_off_the_settings_before_are_those_that_last_
     assert (code, files(board)) == (4, before), said
 
 
+@pytest.mark.parametrize("step", ["-m 644", "restart"])
+def test_a_power_cut_before_a_start_had_tried_them_brings_the_settings_before_back_at_boot(resettled, used, step):  # noqa: F811
+    board = used()
+    before = files(board)
+    assert resettled(SimulatedBoard(board.folder, break_before=step), "tcp://10.0.0.3:9")[0] == 4
+    cut_off = files(board)
+    runtime = str(board.root / "runtime/current/edgeveil-edge.pyz")
+    recover = [board.python, runtime, "recover", "--settings", "--root", str(board.root)]
+    done = SimulatedBoard(board.folder).run(recover)
+    assert (done.code, done.out, files(board)) == (0, b"", cut_off), "a flash may be at it: this is the same boot"
+    kept = board.root / "unfinished/settings/list.json"
+    kept.write_text(json.dumps({**json.loads(kept.read_text()), "boot": "the one before"}))
+    done = SimulatedBoard(board.folder).run(recover)
+    assert (done.code, b"The settings before are back" in done.out) == (0, True), done.err
+    assert (files(board), kept.parent.exists()) == (before, False)
+    assert SimulatedBoard(board.folder).run(recover).out == b""
+
+
 def test_units_that_were_new_are_taken_off_again(edgeveil, owner, top, used):  # noqa: F811
     board = used()
     before = files(board)

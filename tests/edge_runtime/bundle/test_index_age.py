@@ -31,8 +31,9 @@ class Board:
     """A board's clocks: what it says the time is, which start this is, and for how long it has been up."""
 
     def __init__(self, root, patch):
-        self.root, self.wall, self.boot, self.up = str(root), NOW, "one", 100
+        self.root, self.wall, self.boot, self.up, self.synchronised = str(root), NOW, "one", 100, True
         patch.setattr(seen_file.time, "time", lambda: float(self.wall))
+        patch.setattr(seen_file, "clock_synchronised", lambda: self.synchronised)
         patch.setattr(seen_file, "uptime", lambda: (self.boot, self.up))
         patch.setattr("edgeveil.edge_runtime.releases.index.uptime", lambda: (self.boot, self.up))
 
@@ -74,11 +75,13 @@ def test_a_clock_that_jumps_back_makes_nothing_fresh(board, to):
     assert board.age == 9
 
 
-@pytest.mark.parametrize("at_first", [0, NOW + 4000 * DAY], ids=["1970", "the future"])
-def test_a_clock_that_was_wrong_when_it_came_ends_nothing(board, at_first):
-    board.wall = at_first
+@pytest.mark.parametrize("synchronised", [False, None], ids=["not", "unknown"])
+@pytest.mark.parametrize("at_first", [0, NOW - 600 * DAY, NOW + 4000 * DAY], ids=["1970", "of the image", "the future"])
+def test_a_clock_that_was_wrong_when_it_came_ends_nothing(board, at_first, synchronised):
+    """As that of a board without a battery, which begins with the time of its image until a server is reached."""
+    board.wall, board.synchronised = at_first, synchronised
     record_seen(board.root, index(3), None)
-    board.wall = NOW
+    board.wall, board.synchronised = NOW, True
     assert board.age == 0
     board.days(8)
     assert board.age == 8
@@ -89,6 +92,29 @@ def test_time_without_power_counts_by_the_clock_alone(board):
     board.wall += 30 * DAY
     board.restart()
     assert board.age == 30
+
+
+def test_a_version_that_came_before_the_clock_was_set_counts_by_it_from_then_on(board):
+    board.synchronised = False
+    record_seen(board.root, index(3), None)
+    board.days(2)
+    board.synchronised = True
+    count_up(board.root)
+    board.wall += 30 * DAY
+    board.restart()
+    assert board.age == 32, "30 days without power"
+
+
+@pytest.mark.parametrize("synchronised", [False, None], ids=["not", "unknown"])
+def test_a_clock_that_is_wrong_after_a_start_has_a_day_to_be_set(board, synchronised):
+    record_seen(board.root, index(3), None)
+    board.restart()
+    board.wall, board.synchronised = NOW + 4000 * DAY, synchronised
+    assert board.age < 1
+    board.days(0.9, wall=False)
+    assert board.age == 0.9
+    board.days(0.1, wall=False)
+    assert board.age == 4000, "one that is never set counts as it is: it may be right"
 
 
 def test_each_start_adds_up_and_what_was_not_counted_is_lost(board):

@@ -44,7 +44,7 @@ def test_a_release_is_installed_and_one_that_fails_its_trial_is_not(board, veils
     [
         ("slot-install", "", "without RAUC_IMAGE_NAME"),
         ("slot-post-install", "a.veil", "slot-post-install"),
-        ("slot-install", "root.img", "expected one .veil file"),
+        ("slot-install", "root.img", "expected a .veil file"),
     ],
 )
 def test_another_hook_or_image_is_one_sentence(board, name, image, told, monkeypatch, capsys):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 from types import SimpleNamespace
 
 import pytest
@@ -73,6 +74,37 @@ def test_a_kernel_without_that_file_says_its_under_voltage(lines, tmp_path, alar
 
     assert sensors.read(sensors.VCGENCMD, none) == f"throttled=0x{alarm}"
     assert sensors.read("!nvpmodel -q", none) is None
+
+
+@pytest.mark.parametrize(
+    ("error_us", "files", "word", "gauge"),
+    [
+        (15_999_999, (), "synchronised", ["1"]),
+        (16_000_000, ("synchronized",), "not synchronised", ["0"]),  # by a server that was lost since
+        (None, ("synchronized",), "synchronised", ["1"]),
+        (None, ("",), "not synchronised", ["0"]),
+        (None, (), "unknown", []),
+    ],
+)
+def test_whether_the_clock_is_right_is_the_kernels_word_or_timesyncds_or_unknown(
+    lines, tmp_path, monkeypatch, error_us, files, word, gauge
+):
+    monkeypatch.setattr(machine, "TIMESYNC", str(tmp_path / "timesync"))
+    monkeypatch.setattr(machine, "_clock_error_us", lambda: error_us)
+    for name in files:
+        (tmp_path / "timesync").mkdir()
+        (tmp_path / "timesync" / name).touch()
+    assert machine.clock_word() == word
+    found = [line.split() for line in lines() if line.startswith("edgeveil_clock_synchronised")]
+    assert [value for _, value in found] == gauge
+
+
+def test_the_kernel_is_asked_as_timedatectl_asks_it():
+    error_us = machine._clock_error_us()
+    assert error_us is None or 0 <= error_us <= 16_000_000
+    timedatectl = subprocess.run(["timedatectl", "show", "-p", "NTPSynchronized"], capture_output=True, check=False)
+    if error_us is not None and timedatectl.returncode == 0:
+        assert (timedatectl.stdout == b"NTPSynchronized=yes\n") == (error_us < 16_000_000)
 
 
 def test_throttling_that_is_over_is_of_the_boot_alone(lines):

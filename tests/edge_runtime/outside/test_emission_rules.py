@@ -44,11 +44,14 @@ class Away(NetworkSink):
         raise ConnectionLost("nothing answers")
 
 
+NOW = 1_800_000_000.0  # 2027
+
+
 class Stage:
     """An emission with clocks of our own: ``run`` lets time pass and hands sets over as they come."""
 
     def __init__(self, slots=1, on_fault="previous", tick_s=0.1, degraded_after_s=60.0, backlog=1):
-        self.now, self.wall_ahead, self.said = 100.0, 1000.0, []
+        self.now, self.wall_ahead, self.said, self.synchronised = 100.0, NOW, [], True
         self.sink, self.counters = Kept(), Counters()
         on_failure = count_failures(self.counters, lambda event, **_: self.said.append(event))
         self.sinks = SinkGroup({"kept": self.sink}, on_failure)
@@ -60,6 +63,7 @@ class Stage:
             lambda event, **facts: self.said.append(event),
             clock=lambda: self.now,
             wall=lambda: self.now + self.wall_ahead,
+            synchronised=lambda: self.synchronised,
         )
         self.number = 0
         self.give(255, FLAT)
@@ -178,7 +182,7 @@ def test_a_lasting_fault_is_told_at_the_end_of_a_period_and_no_sooner():
     stage.run(70, every_s=None, step_s=0.05)
     (state, tick_ns), *others = stage.sink.told
     assert state == "degraded"
-    assert tick_ns / 1e9 == pytest.approx(1100 + 180, abs=0.2)
+    assert tick_ns / 1e9 == pytest.approx(NOW + 280, abs=0.2)
     assert others == []
     stage.run(90)
     assert [state for state, _ in stage.sink.told] == ["degraded", "running"]
@@ -206,6 +210,25 @@ def test_timestamps_follow_a_clock_that_is_set_and_ticks_do_not():
     stage.run(1)
     assert stage.counters.get("fault:clock-jump") == 2
     assert len(stage.sink.left) == 30
+
+
+def test_ticks_have_no_time_until_the_clock_is_set_and_receivers_hear_of_it():
+    stage = Stage(degraded_after_s=1.0)
+    stage.wall_ahead, stage.synchronised = 1000.0, False
+    stage.emission.begin()
+    stage.run(2)
+    stage.wall_ahead = NOW
+    stage.run(1)
+    times = [tick_ns for _, tick_ns, _, _ in stage.sink.left]
+    assert times[:20] == [None] * 20
+    assert [index for index, *_ in stage.sink.left] == list(range(30)), "their numbers go on"
+    assert times[20:] == [pytest.approx(times[20] + n * 1e8, abs=1) for n in range(10)]
+    assert times[20] == pytest.approx((NOW + 102) * 1e9, abs=1e8)
+    said = len(stage.sink.told)
+    stage.synchronised = True
+    stage.run(2)
+    (state,) = stage.sink.told[said:]
+    assert (state[0], stage.emission.state) == ("running", "running"), "sent again, with the state of the clock"
 
 
 def test_a_moment_is_made_up_for_and_a_long_sleep_is_not():

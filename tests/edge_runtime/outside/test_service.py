@@ -1,6 +1,7 @@
 """The service: two processes, faults of a camera, and every frame accounted for."""
 
 import json
+import re
 import signal
 
 import numpy as np
@@ -37,6 +38,8 @@ def test_every_frame_is_accounted_for_whatever_breaks(wide, tmp_path, faults, wo
         assert document["dropped"][reason] == 1
     with np.load(tmp_path / "out.npz") as out:
         assert out["index"].tolist() == list(range(len(out["index"])))  # a tick each, none left out
+    (sent,) = [event["message"] for event in events if event["event"] == "traffic"]
+    assert re.match(rf"npz:{tmp_path}/out\.npz: [\d,]+ bytes a record, 25 a second: ", sent), sent
     assert live_fakes.SECRET.hex() not in json.dumps(events)
 
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from edgeveil.edge_runtime.bundle import index_seen
 from edgeveil.edge_runtime.bundle.index_seen import Seen, count_up, write_offered, write_seen
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust, update_trust
@@ -98,8 +99,9 @@ def test_a_lost_file_is_said_once_and_ends_nothing(running):
 
 
 @pytest.mark.parametrize(("days_ago", "ends"), [(8, True), (6, False)])
-def test_an_index_that_stays_old_ends_it_where_the_trust_says_so(running, days_ago, ends):
+def test_an_index_that_stays_old_ends_it_where_the_trust_says_so(running, monkeypatch, days_ago, ends):
     folder, check, watch, clock, _ = running
+    monkeypatch.setattr(index_seen, "clock_synchronised", lambda: True)
     seen = {"schema": 2, "name": "hall", "audience": "", "version": 3, "sha256": "", "asked_at": 0, "others": {}}
     seen["changed_at"] = int(time.time()) - days_ago * 86400
     (folder.parent / "index-seen.json").write_text(json.dumps(seen, sort_keys=True, separators=(",", ":")))
@@ -127,6 +129,7 @@ BOTH = ("index-seen.json", "index-seen-copy.json")
 def test_no_damage_stops_the_days_without_a_newer_index(running, monkeypatch, damage, which):
     """One whole record is enough. Without one, the days count from the start of the board."""
     folder, check, watch, clock, _ = running
+    monkeypatch.setattr(index_seen, "clock_synchronised", lambda: True)
     assert update_trust(str(folder), trust_file(2, index_stale_days=7))
     write_seen(str(folder.parent), Seen("hall", version=3, changed_at=int(time.time()) - 8 * 86400))
     for name in which:

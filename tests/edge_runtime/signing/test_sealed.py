@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, Missing
 from edgeveil.edge_runtime.signing.sealed import CHUNK, TAG, Sealer, opened, recipient_of, secret_of
 from tests.support.checkout import ROOT
 
@@ -64,6 +64,28 @@ def test_chunks_cannot_be_changed_moved_left_out_or_added():
     for at in range(0, start, 7):
         with pytest.raises(BadInput, match=r"damaged|no recording|another key"):
             content(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+
+
+@pytest.fixture
+def no_library(monkeypatch):
+    """A board without the package cryptography."""
+
+    def missing():
+        raise Missing("sealed files need the package cryptography")
+
+    monkeypatch.setattr("edgeveil.edge_runtime.signing.sealed._library", missing)
+
+
+def test_it_is_opened_without_the_library_too(request):
+    data = bytes(range(256)) * 300
+    file = sealed(data)
+    request.getfixturevalue("no_library")
+    assert (content(FILE), content(file)) == (b"a frame", data)
+    for damaged in (file[:-1], file[:-20] + b"x" + file[-19:], file + b"x"):
+        with pytest.raises(BadInput, match="damaged or was cut short"):
+            content(damaged)
+    with pytest.raises(BadInput, match="it is sealed to another key"):
+        content(file, bytes(32))
 
 
 def test_another_key_does_not_open_it():

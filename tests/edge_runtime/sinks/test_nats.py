@@ -11,6 +11,7 @@ import nats
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.machine import clock_word
 from edgeveil.edge_runtime.sinks import open_sink, wire
 from tests.support import network_receivers, programs
 
@@ -110,7 +111,11 @@ def test_records_format_and_status_arrive(server):
     sink.close()
     assert [FORM.decode(data).index for data in listener.on("hall.door")] == list(range(50))
     assert json.loads(listener.on("hall.door.format")[0]) == FORM.document
-    assert json.loads(listener.on("hall.door.status")[1]) == {"state": "degraded", "since_ns": 123}
+    assert json.loads(listener.on("hall.door.status")[1]) == {
+        "state": "degraded",
+        "since_ns": 123,
+        "clock": clock_word(),
+    }
     listener.close()
 
 

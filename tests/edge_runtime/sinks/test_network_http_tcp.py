@@ -14,6 +14,7 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput, PrivacyStop
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.late_imports import decoded
+from edgeveil.edge_runtime.machine import clock_word
 from edgeveil.edge_runtime.sinks import http as http_sink
 from edgeveil.edge_runtime.sinks import open_sink, open_sinks, wire
 from tests.support import network_receivers
@@ -85,7 +86,7 @@ def test_every_record_is_posted_once(protocol):
     sink.close()
     assert [record.index for record in server.records] == list(range(30))
     assert FORM.document in server.documents
-    assert {"state": "running", "since_ns": None} in server.documents
+    assert {"state": "running", "since_ns": None, "clock": clock_word()} in server.documents
     server.close()
 
 
@@ -183,7 +184,7 @@ def test_tcp_tells_its_format_and_then_sends_records():
     records = [FORM.decode(message).index for message in messages if message[:1] != b"{"]
     assert records == list(range(20))
     states = [json.loads(message) for message in messages[1:] if message[:1] == b"{"]
-    assert states[-1] == {"kind": "edgeveil-status", "state": "degraded", "since_ns": 5}
+    assert states[-1] == {"kind": "edgeveil-status", "state": "degraded", "since_ns": 5, "clock": clock_word()}
 
 
 def test_tcp_comes_back_when_the_far_side_does():

@@ -10,6 +10,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.late_imports import decoded
+from edgeveil.edge_runtime.machine import clock_word
 from edgeveil.edge_runtime.sinks import open_sink, wire
 from tests.support import network_receivers, programs
 
@@ -65,8 +66,8 @@ def test_frames_format_status_and_labels_arrive(broker):
     assert network_receivers.eventually(lambda: len(listener.on("hall/door/status")) == 3)
     states = [json.loads(payload) for payload in listener.on("hall/door/status")]
     assert states == [
-        {"state": "running", "since_ns": None},
-        {"state": "degraded", "since_ns": 123},
+        {"state": "running", "since_ns": None, "clock": clock_word()},
+        {"state": "degraded", "since_ns": 123, "clock": clock_word()},
         {"state": "offline", "since_ns": None},
     ]
     assert counted(listener) == list(range(50))

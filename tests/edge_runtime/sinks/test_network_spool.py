@@ -23,7 +23,7 @@ def record(n, size=100):
 
 def spool(folder=None, clock=None, **settings):
     clock = clock or Clock()
-    given = {"most_bytes": 10**6, "ttl_s": 60.0, "clock": clock, "wall": lambda: clock() + 10**9, **settings}
+    given = {"most_bytes": 10**6, "ttl_s": 60.0, "clock": clock, "wall": lambda: clock() + 18 * 10**8, **settings}
     return Spool(folder=folder and str(folder), **given)
 
 
@@ -170,6 +170,13 @@ def test_a_clock_that_went_back_keeps_what_there_is(tmp_path):
     queue.put(record(7))
     queue.close()
     assert taken(spool(tmp_path / "s", wall=lambda: 12.0)) == [7]
+
+
+def test_a_record_of_a_clock_that_was_not_set_counts_as_new(tmp_path):
+    first = spool(tmp_path / "s", wall=lambda: 12.0)
+    first.put(record(7))
+    first.close()
+    assert taken(spool(tmp_path / "s", wall=lambda: 1.8e9)) == [7], "the clock was set meanwhile"
 
 
 def test_what_another_bundle_left_is_not_sent(tmp_path):

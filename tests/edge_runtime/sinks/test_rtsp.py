@@ -105,7 +105,7 @@ def test_it_comes_back_with_the_server_and_old_pictures_do_not(tmp_path):
     sink._spool._clock = lambda: sum(clock)
     sink.write(frame(1))
     assert network_receivers.eventually(lambda: said)
-    clock.append(rtsp.TTL_S + 1)
+    clock.append(rtsp.RtspSink.keeps_s + 1)
     with socket.create_server(("127.0.0.1", port)) as listening:
         client, _ = listening.accept()
         client.settimeout(5)

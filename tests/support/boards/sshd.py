@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,8 @@ class Sshd:
     target: str
     identity: Path
     known_hosts: Path
+    process: int = 0
+    home: Path = Path()
 
     def options(self, **keys: object) -> list[str]:
         """For the command line: a file of boards with this one, its login and these ``keys``."""
@@ -45,8 +47,9 @@ def _lines(table: Mapping[str, object]) -> str:
 
 
 @contextlib.contextmanager
-def running(folder: Path) -> Iterator[Sshd]:
-    """An sshd until the block ends. Skips the test where there is none.
+def running(folder: Path, *, within: Sequence[str] = (), first: Path | None = None) -> Iterator[Sshd]:
+    """An sshd until the block ends. Skips the test where there is none. ``within``: a command that runs it in its own
+    process; ``first``: a folder of programs that a login finds before all others.
 
     A login has the home ``folder / "home"``, with no shell's files in it, and this Python as ``python3``: a
     board of its own on one machine.
@@ -62,12 +65,13 @@ def running(folder: Path) -> Iterator[Sshd]:
         "UsePAM no\nStrictModes no\nPidFile none\nPasswordAuthentication no\nSubsystem sftp internal-sftp\n"
         "PermitRootLogin yes\n"
     )
-    home, path = folder / "home", f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin"
+    before = "" if first is None else f"{first}:"
+    home, path = folder / "home", f"{before}{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin"
     home.mkdir(exist_ok=True)
     with (folder / "config").open("a") as config:
         config.write(f"SetEnv HOME={home} PATH={path}\n")
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([daemon, "-D", "-e", "-f", folder / "config"], stderr=log, stdout=log)
+        process = subprocess.Popen([*within, daemon, "-D", "-e", "-f", folder / "config"], stderr=log, stdout=log)
     try:
         for _ in range(600):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
@@ -75,7 +79,14 @@ def running(folder: Path) -> Iterator[Sshd]:
             time.sleep(0.05)
         key = (folder / "host.pub").read_text().split()[:2]
         (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {' '.join(key)}\n")
-        yield Sshd(port, f"ssh://{getpass.getuser()}@127.0.0.1:{port}", folder / "user", folder / "known_hosts")
+        yield Sshd(
+            port,
+            f"ssh://{getpass.getuser()}@127.0.0.1:{port}",
+            folder / "user",
+            folder / "known_hosts",
+            process.pid,
+            home,
+        )
     finally:
         process.terminate()
         process.wait(10)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jsonschema
 import numpy as np
@@ -13,13 +14,14 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit import findings as of
 from edgeveil.trainer.audit.card import card, current
 from edgeveil.trainer.audit.findings import Finding
-from edgeveil.trainer.audit.sections import certificate_section, pufferfish, retained
+from edgeveil.trainer.audit.sections import SECTIONS, certificate_section, counted_pufferfish, pufferfish, retained
 from edgeveil.trainer.audit.sections import retained as utility
 from edgeveil.trainer.audit.sections.training import promised
 from edgeveil.trainer.audit.subject import RELEASED, SENT, Bottleneck, bottleneck
 from edgeveil.trainer.audit.text import answers_in_words, summary
 from edgeveil.trainer.audit.verdict import held_to, sentences
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Known, Slices
+from edgeveil.trainer.measures.pufferfish import counted
 from edgeveil.trainer.perturbers.codebook import stream_codes
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.recipe.training_sections import Limits
@@ -302,12 +304,50 @@ def test_the_diagnostic_is_that_of_one_model_and_never_a_guarantee():
 
     frames = data.x[data.slices.test].copy()
     frames[:, 1] = -1  # 0 in the unit cube: this classifier says one half
-    found = {(one.name, one.of): one for one in pufferfish.section(data, frames, sure)}
+    found = {(one.name, one.of): one for one in pufferfish.section(data, frames, sure, None)}
     assert [found[f"shift of classifier D, {end}", "sent"].value for end in ("mean", "largest")] == [0, 0]
     assert found["shift of classifier D, largest", "raw"].value > 0.4
     assert {one.question for one in found.values()} == {"diagnostic of one model"}
     assert not any(one.bound for one in found.values())
     assert "no guarantee" in found["shift of classifier D, mean", "sent"].text
+
+
+@pytest.mark.parametrize(("sure_of", "words"), [(1.0, "which holds"), (0.5, "does not hold")])
+def test_what_corollary_b6_assumes_of_an_attack_is_measured(sure_of, words):
+    data = dataset(300)
+    test = data.part("test")
+
+    def right(u: np.ndarray, *, training: bool) -> np.ndarray:
+        return 50 * np.eye(2)[test.z]
+
+    answers = np.where(np.eye(2)[test.z] > 0, sure_of, 1 - sure_of)
+    attack = SimpleNamespace(sure={"test": answers}, test=test, row=SimpleNamespace(name="another network"))
+    found = {one.name: one for one in pufferfish.section(data, test.x, right, attack)}
+    assert found["error of the best attack, mean"].value == pytest.approx(1 - sure_of)
+    assert words in found["error of the best attack, largest"].text
+
+
+def test_every_section_in_the_folder_is_found():
+    folder = ROOT / "trainer/audit/sections"
+    written = {path.stem for path in folder.glob("*.py") if "(Section):" in path.read_text()}
+    assert {kind.module.rpartition(".")[2] for kind in SECTIONS.kinds().values()} == written
+
+
+def test_a_counted_pufferfish_bound_is_stated_with_its_assumptions_or_what_it_needs():
+    rng = np.random.default_rng(0)
+    y, z, code = rng.integers(0, 2, 4000), rng.integers(0, 2, 4000), rng.integers(0, 4, 4000)
+    settings = {"shape": (2, 4, 2), "theta": np.full((2, 2), 0.5), "tried": 3}
+    found = counted_pufferfish.section(counted(y, code, z, rng=rng, **settings), "subjects")
+    assert all(one.bound and one.question == "channel" and one.interval[1] == one.value for one in found)
+    by_name = {one.name: one for one in found}
+    zero = by_name["counted Pufferfish over the recipe's prior, delta at epsilon 0"]
+    assert 0 < zero.value < 0.2
+    assert (
+        "-Pufferfish over the recipe's prior, with 95 % confidence for one release, given y, for subjects" in zero.text
+    )
+    assert by_name["counted Pufferfish, loss of a code"].figure == "epsilon"
+    few = counted_pufferfish.section(counted(y[:60], code[:60], z[:60], rng=rng, **settings), "subjects")
+    assert [(one.value, "and 30 are needed" in one.not_run) for one in few] == [(None, True)]
 
 
 MANIFEST = {

@@ -9,7 +9,7 @@ from edgeveil.devices import published
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.cli import cost_command
 from edgeveil.trainer.cli.main import app
-from edgeveil.trainer.export import to_tflite
+from edgeveil.trainer.export.converters.tf_lite import TfLite
 from tests.support.export_models import calibration, image_net
 
 
@@ -44,7 +44,7 @@ def test_without_a_row_for_any_board_it_ends_with_three(monkeypatch, tmp_path):
 
 def test_macs_are_counted_in_the_file_and_its_name_has_the_precision(tmp_path):
     model = image_net()
-    (tmp_path / "net-int8.tflite").write_bytes(to_tflite.convert(model, ["int8"], calibration(model, 4))["int8"])
+    (tmp_path / "net-int8.tflite").write_bytes(TfLite().convert(model, ["int8"], calibration(model, 4))["int8"])
     done = said(tmp_path / "net-int8.tflite", "--for", "coral-dev-board")
     assert done.exit_code == 0
     assert "times as many" in done.stdout

@@ -123,5 +123,5 @@ def test_plumbing_is_hidden_but_there(capsys):
         "record",
     }
     with pytest.raises(SystemExit) as ended:
-        edge.main(["mender", "--help"])
+        edge.main(["rauc", "--help"])
     assert ended.value.code == 0

@@ -93,12 +93,13 @@ def test_a_compiler_that_made_nothing_of_use_is_a_row_too(run, tmp_path, monkeyp
 
 def int8_of(run):
     """The int8 artefact of a run, made without the rest of an export."""
-    from edgeveil.trainer.export import runners, to_tflite
+    from edgeveil.trainer.export import runners
+    from edgeveil.trainer.export.converters.tf_lite import TfLite
 
     fitted = run.perturber()
     (network,) = fitted.models.values()
     x = run.dataset().part("perturber").x[:16]
-    data = to_tflite.convert(network, ["int8"], runners.calibration(fitted, x, np.random.default_rng(0))["generator"])
+    data = TfLite().convert(network, ["int8"], runners.calibration(fitted, x, np.random.default_rng(0))["generator"])
     made = Artefact("tflite-int8")
     made.add(fitted, "generator", data["int8"])
     return made

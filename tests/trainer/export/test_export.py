@@ -23,6 +23,7 @@ from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.pipeline.reconstruction import self_test
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.readings import input_spec
+from edgeveil.trainer.export.converters.tf_lite import TfLite
 from edgeveil.trainer.export.export import KeptPieces, export
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.results import locked
@@ -214,8 +215,9 @@ def test_what_no_converter_can_do_is_one_sentence(tmp_path):
     from edgeveil.trainer.export import export as make
 
     samples = make.runners.calibration(fitted, run.validation().x, np.random.default_rng(0))
-    with pytest.raises(BadInput, match="'generator' cannot be converted to tflite"):
-        make._convert(fitted, [make.Artefact("tflite-int8")], samples, KeptPieces(tmp_path / "kept", {}), lambda: None)
+    by, kept = {"tflite": TfLite()}, KeptPieces(tmp_path / "kept", {})
+    with pytest.raises(BadInput, match=r"'generator' cannot be converted to tflite by tf\.lite"):
+        make._convert(fitted, [make.Artefact("tflite-int8")], by, samples, kept, lambda: None)
 
 
 def test_a_folder_that_is_not_an_export_is_left_alone(run, tmp_path):

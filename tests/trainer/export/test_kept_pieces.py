@@ -10,7 +10,8 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.export import export as measure
-from edgeveil.trainer.export import to_onnx, to_tflite
+from edgeveil.trainer.export.converters.onnx_files import OnnxConverter
+from edgeveil.trainer.export.converters.tf_lite import TfLite
 from edgeveil.trainer.export.export import KeptPieces, export, kept_pieces
 
 BOARDS = ["jetson-nano", "raspberry-pi-cpu"]  # ONNX, and TFLite in two precisions
@@ -40,12 +41,9 @@ def broken_off(monkeypatch, run, out, error):
 def counted(monkeypatch):
     """The names of what is converted and measured from now on."""
     done, real = [], measure._answers
-    for module in (to_onnx, to_tflite):
-        convert = module.convert
+    for kind in (OnnxConverter, TfLite):
         monkeypatch.setattr(
-            module,
-            "convert",
-            lambda *a, c=convert, n=module.__name__, **k: done.append(n.rpartition(".")[2]) or c(*a, **k),
+            kind, "convert", lambda self, *a, c=kind.convert, **k: done.append(self.name) or c(self, *a, **k)
         )
     monkeypatch.setattr(
         measure, "_answers", lambda fitted, one, *rest: done.append(one.name) or real(fitted, one, *rest)

@@ -8,7 +8,8 @@ import pytest
 from edgeveil.devices import profiles
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.model_lint import problems
-from edgeveil.trainer.export import to_onnx, to_tflite
+from edgeveil.trainer.export.converters.tf2onnx import Tf2Onnx
+from edgeveil.trainer.export.converters.tf_lite import TfLite
 from edgeveil.trainer.export.manifest import lint, refuse
 from edgeveil.trainer.graphs.files import read
 from edgeveil.trainer.graphs.macs import Graph, Op, Tensor
@@ -21,7 +22,7 @@ def unsafe_graph(name):
 
 
 def graph(model, precision="int8", file_format="tflite"):
-    module = to_tflite if file_format == "tflite" else to_onnx
+    module = TfLite() if file_format == "tflite" else Tf2Onnx()
     return read(module.convert(model, [precision], calibration(model))[precision], file_format)
 
 
@@ -144,7 +145,7 @@ def test_a_scale_per_output_of_a_dense_layer_is_refused():
 
 def test_what_is_exported_of_a_network_draws_and_keeps_nothing():
     model = image_net()
-    for module, form in ((to_tflite, "tflite"), (to_onnx, "onnx")):
+    for module, form in ((TfLite(), "tflite"), (Tf2Onnx(), "onnx")):
         for data in module.convert(model, ["float32", "float16", "int8"], calibration(model)).values():
             assert problems(data, form) == []
 

@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.models.generators import conv_generator
 from edgeveil.trainer.cli.main import app
-from edgeveil.trainer.export import to_onnx, to_tflite
+from edgeveil.trainer.export.converters.tf2onnx import Tf2Onnx
+from edgeveil.trainer.export.converters.tf_lite import TfLite
 from edgeveil.trainer.graphs.cost import file_cost, keras_cost, model_file_cost
 from scripts.papers import peer_networks
 from tests.support.export_models import calibration, classifier, image_net, two_input_net
@@ -17,8 +18,8 @@ from tests.support.export_models import calibration, classifier, image_net, two_
 def everywhere(model, precisions=("float32", "int8")):
     rows = calibration(model, 4)
     costs = {"keras": keras_cost(model)}
-    costs |= {f"tflite-{p}": file_cost(d, "tflite") for p, d in to_tflite.convert(model, precisions, rows).items()}
-    costs |= {f"onnx-{p}": file_cost(d, "onnx") for p, d in to_onnx.convert(model, precisions, rows).items()}
+    costs |= {f"tflite-{p}": file_cost(d, "tflite") for p, d in TfLite().convert(model, precisions, rows).items()}
+    costs |= {f"onnx-{p}": file_cost(d, "onnx") for p, d in Tf2Onnx().convert(model, precisions, rows).items()}
     return costs
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.export import to_onnx, to_tflite
+from edgeveil.trainer.export.converters.tf2onnx import Tf2Onnx
+from edgeveil.trainer.export.converters.tf_lite import TfLite
 from edgeveil.trainer.graphs.files import read
 from edgeveil.trainer.graphs.macs import Cost, graph_macs, keras_macs
 from tests.support.export_models import calibration, image_net, trained_like
@@ -12,7 +13,7 @@ from tests.support.export_models import calibration, image_net, trained_like
 def everywhere(model, precisions=("float32", "int8")):
     rows = calibration(model, 4)
     costs = {"keras": keras_macs(model)}
-    for form, convert in (("tflite", to_tflite.convert), ("onnx", to_onnx.convert)):
+    for form, convert in (("tflite", TfLite().convert), ("onnx", Tf2Onnx().convert)):
         costs |= {f"{form}-{p}": graph_macs(read(data, form)) for p, data in convert(model, precisions, rows).items()}
     return costs
 

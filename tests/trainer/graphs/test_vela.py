@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.models.generators import conv_generator
 from edgeveil.trainer.cli.main import app
-from edgeveil.trainer.export import to_tflite
+from edgeveil.trainer.export.converters.tf_lite import TfLite
 from edgeveil.trainer.graphs import vela
 from edgeveil.trainer.graphs.macs import keras_macs
 from tests.support.export_models import calibration
@@ -17,7 +17,7 @@ NPUS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
 
 
 def files(model):
-    return to_tflite.convert(model, ("int8", "float32"), calibration(model, 4))
+    return TfLite().convert(model, ("int8", "float32"), calibration(model, 4))
 
 
 @pytest.fixture(scope="module")

@@ -38,6 +38,7 @@ from tests.trainer.attacks.test_plugins import problem
 
 PICTURES = InputSpec("image", (8, 8, 3), "uint8", 0.0, 255.0)
 HERE = own.importlib.util.find_spec("torch") is not None
+EXPORT = ROOT / "tests/trainer/export/converters/test_keras_onnx.py"
 PLACE = folder() / "torch" / "bin" / "python"
 HEAD = "import torch\nfrom torch import nn\n\n\n"
 needs_torch = pytest.mark.skipif(not HERE, reason="no PyTorch: scripts/environments/torch makes .venvs/torch")
@@ -51,7 +52,7 @@ def asked(test):
 @pytest.mark.skipif(HERE or not PLACE.exists(), reason="no .venvs/torch: run scripts/environments/torch")
 @pytest.mark.parametrize("night", [(), pytest.param(("--nightly",), marks=pytest.mark.nightly)], ids=["day", "night"])
 def test_all_of_it_holds_where_pytorch_is(night):
-    words = [PLACE, "-m", "pytest", "-q", "-m", "torch", "-p", "no:cacheprovider", *night, __file__]
+    words = [PLACE, "-m", "pytest", "-q", "-m", "torch", "-p", "no:cacheprovider", *night, __file__, EXPORT]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=1800, env={**os.environ})
     assert done.returncode == 0, done.stdout[-4000:]
     assert " passed" in done.stdout

@@ -16,7 +16,8 @@ from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.models.filters import FUNCTIONS, Takes, ends, otsu
 from edgeveil.trainer import datasets
-from edgeveil.trainer.export import to_onnx, to_tflite
+from edgeveil.trainer.export.converters.tf2onnx import Tf2Onnx
+from edgeveil.trainer.export.converters.tf_lite import TfLite
 from edgeveil.trainer.graphs import keras_file
 from edgeveil.trainer.perturbers.wrapped import Wrapped
 from edgeveil.trainer.recipe.schema import Recipe
@@ -148,7 +149,7 @@ WHOLE_WAY = [
 def test_it_ships_and_computes_what_it_did(model, board, takes, expected, as_it_is, given, digits, tmp_path, capsys):
     file, takes = given / model, dict(takes)
     if model in ("blur.onnx", "blur.tflite"):
-        to = to_onnx if file.suffix == ".onnx" else to_tflite
+        to = Tf2Onnx() if file.suffix == ".onnx" else TfLite()
         file.write_bytes(to.convert(keras_file.read(given / "blur.keras"), ["float32"])["float32"])
     exported = wrap(
         str(file) if file.exists() else model,

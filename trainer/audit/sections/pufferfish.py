@@ -17,6 +17,7 @@ import numpy as np
 
 from edgeveil.trainer.attacks.families.fixed import masked
 from edgeveil.trainer.attacks.families.networks import logits
+from edgeveil.trainer.attacks.findings import Scored
 from edgeveil.trainer.attacks.rows import places
 from edgeveil.trainer.audit.findings import RAW, SENT, Finding
 from edgeveil.trainer.audit.sections import About, Section
@@ -30,22 +31,32 @@ MEANING = (
 BOUND = "2 gamma + 4 epsilon of Corollary B.6, at most 1, where 1 says nothing."
 
 
-def section(dataset: Dataset, frames: np.ndarray, sensitive: Any) -> list[Finding]:
+def section(dataset: Dataset, frames: np.ndarray, sensitive: Any, attack: Scored | None) -> list[Finding]:
     """gamma of D_z (``sensitive``, a Keras model from the unit cube to logits) on the test ``frames`` (n, ...) and on
-    raw samples, and how far D_z is from the truth there: the epsilon of Corollary B.6; mean and largest of each."""
-    test = dataset.part("test")
-    prior = dataset.theta[test.y]
-    raw = masked(logits(sensitive, dataset.unit(test.x)), prior)
+    raw samples, and how far D_z is from the truth there: the epsilon of Corollary B.6; mean and largest of each.
+
+    Of the ``attack`` on z, where one ran, how far its answers are from those of D_z: at most that epsilon, B.6 assumes.
+    """
+    clean = dataset.part("test")
+    prior = dataset.theta[clean.y]
+    raw = masked(logits(sensitive, dataset.unit(clean.x)), prior)
     answers = masked(logits(sensitive, dataset.unit(frames)), prior)
     gamma = np.abs(answers - prior).max(axis=1)
-    error = np.abs(raw - np.eye(raw.shape[1])[test.z]).max(axis=1)
+    error = np.abs(raw - np.eye(raw.shape[1])[clean.z]).max(axis=1)
     bound = [min(1.0, 2 * one + 4 * epsilon) for one, epsilon in zip(_ends(gamma), _ends(error), strict=True)]
-    shifts = (
+    shifts: list[tuple[str, str, Sequence[float], str]] = [
         ("shift of classifier D", SENT, _ends(gamma), MEANING),
         ("shift of classifier D", RAW, _ends(np.abs(raw - prior).max(axis=1)), MEANING),
         ("error of classifier D", RAW, _ends(error), "the epsilon of Corollary B.6, estimated on raw samples"),
         ("bound of Corollary B.6", SENT, bound, BOUND),
-    )
+    ]
+    if attack is not None:
+        test = attack.test
+        ours = masked(logits(sensitive, dataset.unit(test.x)), dataset.theta[test.y])
+        apart, allowed = _ends(np.abs(attack.sure["test"] - ours).max(axis=1)), _ends(error)
+        holds = "holds" if apart[0] <= allowed[0] and apart[1] <= allowed[1] else "does not hold"
+        text = f"of {attack.row.name} from D_z; Corollary B.6 assumes at most the epsilon of raw samples, which {holds}"
+        shifts.append(("error of the best attack", SENT, apart, text))
     return [
         Finding(
             QUESTION,
@@ -53,7 +64,7 @@ def section(dataset: Dataset, frames: np.ndarray, sensitive: Any) -> list[Findin
             "number",
             float(value),
             of=of,
-            rows=len(test),
+            rows=len(clean),
             text=text,
             more={"kind": "diagnostic"},
         )
@@ -67,12 +78,13 @@ def _ends(values: np.ndarray) -> tuple[float, float]:
 
 
 class Diagnostic(Section):
-    """The shift of D_z on what left and on raw samples."""
+    """The shift of D_z on what left and on raw samples, and what Corollary B.6 assumes of the best attack."""
 
     name = "diagnostic"
     order = 9
+    last = True
 
     def measure(self, about: About, _found: Sequence[Finding]) -> list[Finding]:
         """As ``section``."""
         frames = about.released.x[places(about.dataset).test]
-        return section(about.dataset, frames, about.classifiers["sensitive"])
+        return section(about.dataset, frames, about.classifiers["sensitive"], about.attack)

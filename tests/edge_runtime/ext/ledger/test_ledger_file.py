@@ -62,9 +62,16 @@ def test_a_period_begins_with_its_first_charge_and_ends_by_the_time_the_device_w
     assert paid(ledger, 20, period_s=HOUR) == 0
 
 
-def test_a_clock_that_is_set_forward_a_year_renews_nothing(board, monkeypatch):
-    assert paid(board.ledger(), 20, period_s=HOUR) == 10
-    monkeypatch.setattr("time.time", lambda: 4e9)
+@pytest.mark.parametrize("to_s", [0.0, 4e9], ids=["1970", "the future"])
+def test_a_clock_that_is_set_back_or_forward_renews_nothing(board, monkeypatch, to_s):
+    """By this machine's own time since its start, and after another one."""
+    own = ledger_file.Ledger(str(board.path), machine=lambda: board.machine)
+    assert paid(own, 20, period_s=HOUR) == 10
+    monkeypatch.setattr("time.time", lambda: to_s)
+    monkeypatch.setattr("time.time_ns", lambda: int(to_s * 1e9))
+    again = ledger_file.Ledger(str(board.path), machine=lambda: board.machine)
+    assert [paid(one, 20, period_s=HOUR) for one in (own, again)] == [0, 0]
+    board.restart()
     assert paid(board.ledger(), 20, period_s=HOUR) == 0
 
 

@@ -16,12 +16,12 @@ from edgeveil.edge_runtime.device import NoDevice, forms
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli.doctor import examine
 from edgeveil.trainer.cli.main import app
-from edgeveil.trainer.export import to_onnx
 from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.compilers import hailo, rockchip
 from edgeveil.trainer.export.compilers.compiled import NotCompiled
 from edgeveil.trainer.export.compilers.quantising import Quantising
 from edgeveil.trainer.export.compilers.vendors import COMPILERS, check_compilers
+from edgeveil.trainer.export.converters.tf2onnx import Tf2Onnx
 from edgeveil.trainer.export.export import calibration_of, export
 from edgeveil.trainer.sealing.keys import keygen
 from edgeveil.trainer.sealing.seal import seal
@@ -236,7 +236,7 @@ def network():
 
     model = trained_like(conv_generator((8, 8, 1), width=8, halvings=1, blocks=1))
     inputs = calibration(model, 16)
-    return to_onnx.convert(model, ["float32"], inputs)["float32"], inputs
+    return Tf2Onnx().convert(model, ["float32"], inputs)["float32"], inputs
 
 
 @pytest.mark.vendors

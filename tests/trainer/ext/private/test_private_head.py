@@ -10,7 +10,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer import datasets
 from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.export.export import export
-from edgeveil.trainer.export.to_onnx import with_head
+from edgeveil.trainer.export.head import with_head
 from edgeveil.trainer.ext.private import cover
 from edgeveil.trainer.ext.private import encoder as private_head
 from edgeveil.trainer.perturbers.label_only import with_means

@@ -5,8 +5,9 @@ import pytest
 
 from edgeveil.edge_runtime.backends import open_backend
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.export import to_tflite
 from edgeveil.trainer.export.artefact import artefact_entry
+from edgeveil.trainer.export.converters.converter import PRECISIONS
+from edgeveil.trainer.export.converters.tf_lite import TfLite
 from edgeveil.trainer.graphs.files import read
 from tests.support.export_models import calibration, classifier, image_net, two_input_net
 
@@ -29,17 +30,17 @@ def run(data, model, precision, values, kernels="production"):
 def two():
     model = two_input_net()
     rows = calibration(model)
-    return model, rows, to_tflite.convert(model, to_tflite.PRECISIONS, rows)
+    return model, rows, TfLite().convert(model, PRECISIONS, rows)
 
 
 @pytest.fixture(scope="module")
 def of_pictures():
     model = image_net()
     rows = calibration(model)
-    return model, rows, to_tflite.convert(model, to_tflite.PRECISIONS, rows)
+    return model, rows, TfLite().convert(model, PRECISIONS, rows)
 
 
-@pytest.mark.parametrize("precision", to_tflite.PRECISIONS)
+@pytest.mark.parametrize("precision", PRECISIONS)
 def test_two_inputs_and_two_outputs_match_keras(two, precision):
     model, rows, artefacts = two
     got = run(artefacts[precision], model, precision, rows)
@@ -87,7 +88,7 @@ def test_tensors_are_named_as_the_interpreter_knows_them(two):
 def test_dropout_vanishes_and_nothing_is_random():
     model = classifier()
     rows = calibration(model)
-    data = to_tflite.convert(model, ["int8"], rows)["int8"]
+    data = TfLite().convert(model, ["int8"], rows)["int8"]
     kinds = {op.kind for op in read(data, "tflite").ops}
     assert kinds == {"CONV_2D", "MAX_POOL_2D", "RESHAPE", "FULLY_CONNECTED"}
     one, again = (run(data, model, "int8", rows)["logits"] for _ in range(2))
@@ -102,4 +103,4 @@ def test_an_open_size_is_refused_by_name():
     image = keras.Input((None, 8, 1), name="image")
     model = keras.Model(image, keras.layers.Conv2D(1, 3, name="output")(image))
     with pytest.raises(BadInput, match="its input 'image' open"):
-        to_tflite.convert(model, ["float32"])
+        TfLite().convert(model, ["float32"])

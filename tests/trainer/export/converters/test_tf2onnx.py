@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.backends import open_backend
-from edgeveil.trainer.export import to_onnx
 from edgeveil.trainer.export.artefact import artefact_entry
+from edgeveil.trainer.export.converters.converter import PRECISIONS
+from edgeveil.trainer.export.converters.tf2onnx import Tf2Onnx
 from edgeveil.trainer.graphs.files import read
 from tests.support import programs
 from tests.support.export_models import calibration, classifier, image_net, two_input_net
@@ -30,17 +31,17 @@ def run(data, model, precision, values):
 def two():
     model = two_input_net()
     rows = calibration(model)
-    return model, rows, to_onnx.convert(model, to_onnx.PRECISIONS, rows)
+    return model, rows, Tf2Onnx().convert(model, PRECISIONS, rows)
 
 
 @pytest.fixture(scope="module")
 def of_pictures():
     model = image_net()
     rows = calibration(model)
-    return model, rows, to_onnx.convert(model, to_onnx.PRECISIONS, rows)
+    return model, rows, Tf2Onnx().convert(model, PRECISIONS, rows)
 
 
-@pytest.mark.parametrize("precision", to_onnx.PRECISIONS)
+@pytest.mark.parametrize("precision", PRECISIONS)
 def test_two_inputs_and_two_outputs_match_keras(two, precision):
     model, rows, artefacts = two
     got = run(artefacts[precision], model, precision, rows)
@@ -130,20 +131,20 @@ def test_the_label_only_classifier_agrees_with_keras():
     model = classifier()
     rows = calibration(model)
     expected = model.predict(rows["image"], verbose=0).argmax(1)
-    for precision, data in to_onnx.convert(model, to_onnx.PRECISIONS, rows).items():
+    for precision, data in Tf2Onnx().convert(model, PRECISIONS, rows).items():
         assert (run(data, model, precision, rows)["logits"].argmax(1) == expected).mean() > 0.9
 
 
 def test_the_same_model_gives_the_same_bytes_and_nothing_reaches_stdout(of_pictures, capfd):
     model, rows, made = of_pictures
     # The converters number tensors by a counter of the process: the second time it stands elsewhere.
-    assert to_onnx.convert(model, to_onnx.PRECISIONS, rows) == made
+    assert Tf2Onnx().convert(model, PRECISIONS, rows) == made
     assert capfd.readouterr().out == ""
 
 
 def test_the_order_of_precisions_does_not_matter(two):
     model, rows, made = two
-    assert to_onnx.convert(model, ["int8", "float16", "float32"], rows) == made
+    assert Tf2Onnx().convert(model, ["int8", "float16", "float32"], rows) == made
 
 
 @pytest.mark.parametrize(("side", "to"), [(12, 23), (7, 13), (6, 9), (11, 21), (23, 45)])
@@ -155,6 +156,6 @@ def test_a_picture_of_odd_sides_is_resized_to_the_side_that_was_meant(side, to):
 
     image = keras.Input((side, side, 2), name="image")
     model = keras.Model(image, ResizeNearest(to, to, name="output")(image))
-    data = to_onnx.convert(model, ["float32"])["float32"]  # what it reads back of it is checked in every shape
+    data = Tf2Onnx().convert(model, ["float32"])["float32"]  # what it reads back of it is checked in every shape
     x = np.random.default_rng(0).random((1, side, side, 2)).astype(np.float32)
     assert np.array_equal(run(data, model, "float32", {"image": x})["output"], model.predict(x, verbose=0))

@@ -1,8 +1,9 @@
 """Starts a service with new settings; where it is not ready in its time, the ones before come back.
 
-This file is sent alone to a board, after a flash has written the settings: ``keep FOLDER PATH...`` before that, and
-``restart FOLDER UNIT...`` after it, which prints a JSON document where the service does not start. What is kept lies in
-``FOLDER`` until a start succeeds, so that after a flash that was cut off it is still what ran last.
+A flash sends this file alone to a board: ``keep FOLDER PATH...`` before it writes settings, and ``restart FOLDER
+UNIT...`` after that, which prints a JSON document where the service does not start. What is kept lies in ``FOLDER``
+until a start succeeds, so that after a flash that was cut off it is still what ran last. Where the power failed in
+between, ``recover --settings`` puts it back before anything runs (``after_boot``).
 """
 
 import json
@@ -13,7 +14,9 @@ import sys
 import time
 from typing import Dict, List, Optional
 
-LIST = "list.json"  # path -> the name of its copy, or null where there was nothing; written last
+KEPT = os.path.join("unfinished", "settings")  # the folder, in that of the releases
+LIST = "list.json"  # the boot, and path -> the name of its copy, or null where there was nothing; written last
+BOOT = "/proc/sys/kernel/random/boot_id"
 LINES = 20
 
 
@@ -30,10 +33,28 @@ def keep(folder: str, paths: List[str]) -> None:
         if names[path] is not None:
             _copy(path, os.path.join(folder, str(number)))
     with open(os.path.join(folder, "new"), "w") as file:
-        json.dump(names, file)
-        file.flush()
-        os.fsync(file.fileno())
+        json.dump({"boot": _boot(), "files": names}, file)
+    os.sync()
     os.rename(os.path.join(folder, "new"), os.path.join(folder, LIST))
+    os.sync()  # before the first of them is written anew
+
+
+def after_boot(folder: str) -> bool:
+    """Put back what was kept before the power failed; False where nothing was, or where a flash is at it in this boot.
+
+    A process that was killed anywhere in here is followed by one that does it all again.
+    """
+    try:
+        with open(os.path.join(folder, LIST)) as file:
+            boot = json.load(file).get("boot", _boot())
+    except (OSError, ValueError):
+        return False
+    if boot == _boot():
+        return False
+    _restore(folder)
+    _call(["systemctl", "daemon-reload"])
+    _forget(folder)
+    return True
 
 
 def restart(folder: str, units: List[str]) -> int:
@@ -41,7 +62,7 @@ def restart(folder: str, units: List[str]) -> int:
     the service ``runs`` with them, and the last ``lines`` of the units' log."""
     began = int(time.time())
     if _call(["systemctl", "restart"] + units) == 0:
-        shutil.rmtree(folder, ignore_errors=True)
+        _forget(folder)
         return 0
     logs = ["journalctl", "--no-pager", "--quiet", "--output=cat", "-n", str(LINES), "--since", "@{}".format(began)]
     text = _output(logs + [part for unit in units for part in ("-u", unit)])
@@ -52,14 +73,15 @@ def restart(folder: str, units: List[str]) -> int:
         _call(["systemctl", "reset-failed"] + units)
         runs = _call(["systemctl", "restart"] + units) == 0
         if runs:
-            shutil.rmtree(folder, ignore_errors=True)
+            _forget(folder)
     print(json.dumps({"back": back, "runs": runs, "lines": text.splitlines()[-LINES:]}))
     return 4
 
 
 def _restore(folder: str) -> None:
     with open(os.path.join(folder, LIST)) as file:
-        names = json.load(file)
+        document = json.load(file)
+    names = document.get("files", document)  # an earlier version wrote no boot
     for path, name in names.items():
         if name is not None:
             _copy(os.path.join(folder, name), path + ".before")
@@ -69,6 +91,23 @@ def _restore(folder: str) -> None:
                 _call(["systemctl", "disable", "--now", os.path.basename(path)])
             if os.path.lexists(path):
                 os.remove(path)
+
+
+def _forget(folder: str) -> None:
+    """Remove what is kept, the list first: half of the copies put back would be neither settings."""
+    os.sync()
+    if os.path.exists(os.path.join(folder, LIST)):
+        os.remove(os.path.join(folder, LIST))
+        os.sync()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _boot() -> str:
+    try:
+        with open(BOOT) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def _copy(source: str, target: str) -> None:

@@ -1,0 +1,154 @@
+"""Converters: the interface of one, how they are found, and which of them makes the files of an export.
+
+A converter is a class of this folder with a ``name``, which a profile's ``converters`` has; an entry point of the group
+``edgeveil.converters`` adds a user's own. It makes bytes alone: lint, parity, golden vectors and manifest are one way
+for all. A module of PyTorch is a Keras model by then (``trainer.networks.torch_models``).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from edgeveil.devices.profiles import CONVERTERS as USUAL
+from edgeveil.devices.profiles import Profile
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.registry import Kind, Registry
+from edgeveil.trainer.progress import say
+from edgeveil.trainer.runs.run import package_versions
+
+CONVERTERS = Registry(__package__, key="name", group="edgeveil.converters", word="converter")
+PRECISIONS = ("float32", "float16", "int8")
+
+
+class Converter:
+    """The interface of a converter: Keras to files of one ``format``.
+
+    ``modules`` must be there, and ``install`` brings them. ``packages`` are those whose versions an export records.
+    ``opset`` is the newest of ONNX that all boards of the export read.
+    """
+
+    name: str
+    format: str
+    modules: tuple[str, ...]
+    install: str = "pip install 'edgeveil[trainer]'"
+    packages: tuple[str, ...]
+
+    def __init__(self, opset: int | None = None) -> None:
+        self.opset = opset
+
+    def convert(
+        self,
+        model: Any,
+        precisions: Sequence[str],
+        calibration: Mapping[str, np.ndarray] | None = None,
+        *,
+        batch: int = 1,
+    ) -> dict[str, bytes]:
+        """The model as a file in each precision, the same bytes every time; ``batch`` frames go through at a time.
+
+        ``model`` is a Keras model with named inputs and outputs. ``calibration`` maps an input name to float32
+        (n, ...): real inputs of the model, n rows that belong together, needed for int8 alone.
+        """
+        raise NotImplementedError
+
+    def made_by(self) -> dict[str, Any]:
+        """Its name and the versions of its packages, for export.json."""
+        return {"name": self.name, "packages": package_versions(self.packages)}
+
+
+def choose(profiles: Sequence[Profile], formats: Sequence[str]) -> dict[str, Converter]:
+    """The converter of each of these formats: the first of the boards' own that all of them take and that is here.
+
+    A board that names none of a format takes the usual ones. Raises ``BadInput`` where no converter is for all boards,
+    or where none of these is installed.
+    """
+    return {form: _converter(profiles, form) for form in dict.fromkeys(formats)}
+
+
+def _converter(profiles: Sequence[Profile], form: str) -> Converter:
+    taking = [profile for profile in profiles if any(name.startswith(f"{form}-") for name in profile.artefacts)]
+    lists = {profile.name: _of_format(profile.converters, form) or _of_format(USUAL, form) for profile in taking}
+    first = next(iter(lists.values()), _of_format(USUAL, form))
+    common = [name for name in first if all(name in names for names in lists.values())]
+    if not common:
+        each = "; ".join(f"{board}: {', '.join(names)}" for board, names in lists.items())
+        raise BadInput(
+            f"One converter to {form} was expected for all boards of an export; these take no same one ({each}). "
+            "Export for each of them into a folder of its own."
+        )
+    kinds = [CONVERTERS[name] for name in common]
+    here = [kind for kind in kinds if not _missing(kind)]
+    if not here:
+        raise BadInput(" ".join(_not_here(kind) for kind in kinds))
+    if here[0] is not kinds[0]:
+        say(f"{_not_here(kinds[0])} {here[0].name} makes the {form} files in its place.")
+    opsets = [profile.onnx.opset for profile in taking if profile.onnx is not None] if form == "onnx" else []
+    converter: Converter = here[0].load()(min(opsets, default=None))
+    return converter
+
+
+def _of_format(names: Sequence[str], form: str) -> list[str]:
+    return [name for name in names if CONVERTERS[name].facts["format"] == form]
+
+
+def _missing(kind: Kind) -> list[str]:
+    return [name for name in kind.facts["modules"] if importlib.util.find_spec(name) is None]
+
+
+def _not_here(kind: Kind) -> str:
+    return f"{kind.name} needs {', '.join(_missing(kind))}: {kind.facts['install']}."
+
+
+# A Keras model as a function of named tensors of a fixed batch, and calibration rows, for all of them.
+
+
+def calibration_rows(calibration: Mapping[str, np.ndarray] | None) -> list[dict[str, np.ndarray]]:
+    """Inputs (n, ...) by name as n batches of one row, float32. Raises ``ValueError`` without any."""
+    if not calibration:
+        raise ValueError("int8 needs calibration rows")
+    count = len(next(iter(calibration.values())))
+    return [
+        {name: np.asarray(values[row : row + 1], np.float32) for name, values in calibration.items()}
+        for row in range(count)
+    ]
+
+
+def input_shapes(model: Any, batch: int = 1) -> dict[str, tuple[int, ...]]:
+    """(batch, ...) of every input by name, in order.
+
+    Raises ``BadInput`` where a size is left open: a board's compiler needs all of them.
+    """
+    shapes = {}
+    for tensor in model.inputs:
+        shape = tuple(tensor.shape[1:])
+        if None in shape:
+            raise BadInput(
+                f"the model {model.name!r} leaves a size of its input {tensor.name!r} open, {shape}: "
+                "build it with every size given."
+            )
+        shapes[tensor.name] = (batch, *shape)
+    return shapes
+
+
+def input_specs(model: Any, batch: int = 1) -> list[Any]:
+    """``tf.TensorSpec`` (batch, ...) float32 for every input, named as in the model. Raises as ``input_shapes``."""
+    import tensorflow as tf
+
+    return [tf.TensorSpec(shape, tf.float32, name=name) for name, shape in input_shapes(model, batch).items()]
+
+
+def function(model: Any, batch: int = 1) -> Any:
+    """A ``tf.function`` over the model's inputs, in order, to ``{output name: tensor}``; dropout off."""
+    import tensorflow as tf
+
+    names = list(model.output_names)
+
+    def call(*tensors: Any) -> dict[str, Any]:
+        value = model(tensors[0] if len(tensors) == 1 else list(tensors), training=False)
+        return dict(zip(names, value if isinstance(value, (list, tuple)) else [value], strict=True))
+
+    return tf.function(call, input_signature=input_specs(model, batch))
