@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        96_380,
+        96_403,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -53,7 +53,7 @@ BUDGETS = {
         "350 converters, one file each; 200 MLflow at any address and W&B, which follow a training and cannot fail it; "
         "480 ui: runs, sweeps, boards as pages of this machine.",
     ),
-    "spine lines": Budget(86_655, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(86_678, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         484,
         400,
@@ -74,7 +74,7 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        84_638,
+        84_665,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
