@@ -7,12 +7,13 @@ before and after show both, and so does the terminal.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS, FIGURES
 from edgeveil.edge_runtime.errors import BadInput
@@ -171,10 +172,16 @@ def environment(policy: str = POLICY) -> Any:
     import jinja2
 
     jinja = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False
+        loader=jinja2.FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=False,
+        bytecode_cache=_compiled(),
     )
     words_page = Words(jinja)
-    jinja.filters.update(percent=percent, thousands=lambda n: f"{n:,}", explained=words_page.explained)
+    # A filter without the context would run on literal texts where a template is compiled, before what stands above.
+    explained = jinja2.pass_context(lambda _, text, link=True: words_page.explained(text, link))
+    jinja.filters.update(percent=percent, thousands=lambda n: f"{n:,}", explained=explained)
     sources = {name: (FOLDER / name).read_text(encoding="utf-8") for name in ("style.html", "script.html")}
     jinja.globals.update(
         contents=[],
@@ -183,6 +190,24 @@ def environment(policy: str = POLICY) -> Any:
         policy=lambda: markup(policy.format(*map(_hashed, sources.values()))),
     )
     return jinja
+
+
+@functools.cache
+def _compiled() -> Any:
+    """What templates compile to, once for this process: it takes longer than to show a page."""
+    import jinja2
+
+    class Memory(jinja2.BytecodeCache):
+        code: ClassVar[dict[str, bytes]] = {}
+
+        def load_bytecode(self, bucket: Any) -> None:
+            if bucket.key in self.code:
+                bucket.bytecode_from_string(self.code[bucket.key])
+
+        def dump_bytecode(self, bucket: Any) -> None:
+            self.code[bucket.key] = bucket.bytecode_to_string()
+
+    return Memory()
 
 
 def markup(text: str) -> Any:
@@ -203,16 +228,21 @@ class Words:
         self._jinja = jinja
         self.used: set[str] = set()
 
+    @functools.cached_property
+    def _meanings(self) -> tuple[dict[str, str], re.Pattern[str]]:
+        glossary = self._jinja.get_template("words.html").module
+        meanings = dict([*glossary.measured, *glossary.others])
+        known = "|".join(re.escape(word) for word in sorted(meanings, key=len, reverse=True))
+        return meanings, re.compile(rf"(?<![\w'-])(?:{known})(?![\w'-])")
+
     def explained(self, text: str, link: bool = True) -> Any:
         """Text as HTML, with a link at each word that no earlier text had; without links, in what is itself pressed,
         each word has its meaning for a pointer alone."""
         from markupsafe import escape
 
-        glossary = self._jinja.get_template("words.html").module
-        meanings = dict([*glossary.measured, *glossary.others])
-        known = "|".join(re.escape(word) for word in sorted(meanings, key=len, reverse=True))
+        meanings, known = self._meanings
         out, at = [], 0
-        for match in re.finditer(rf"(?<![\w'-])(?:{known})(?![\w'-])", text):
+        for match in known.finditer(text):
             word = match[0]
             if link and word in self.used:
                 continue

@@ -235,6 +235,14 @@ def test_the_preview_with_its_camera_aid_fits_and_has_no_fault(browser):
         sink.local({"late": 3}, {"focus": 9, "cut": 3, "blob": 2}, 4.2)
         assert found(browser, f"http://127.0.0.1:{sink.port}/", wait_s=0.6) == NOTHING
         assert not browser.evaluate("document.getElementById('camera-aid').hidden")
+        assert browser.evaluate("document.getElementById('age').textContent").endswith(" s ago")
+        drawn = "Array.from(document.getElementById('strip').getContext('2d').getImageData({}, 1, 1, 1).data)"
+        wait_for(browser, drawn.format(661) + "[3]", 255)  # the newest is at the right, and nothing is next to it yet
+        assert browser.evaluate(drawn.format(661))[3] == 255
+        assert browser.evaluate(drawn.format(601))[3] == 0
+        # Five seconds later by the clock of the page, the first has moved on.
+        browser.evaluate("strip_at -= EVERY_MS; shown = null")
+        assert wait_for(browser, drawn.format(601) + "[3]", 255) == 255
     finally:
         sink.close()
 

@@ -9,8 +9,9 @@ from urllib.parse import quote
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.ext.ui import pages as module
 from edgeveil.trainer.ext.ui.pages import Pages, serve
-from tests.support import small_shelf
+from tests.support import output, small_shelf
 
 
 @pytest.fixture(scope="module")
@@ -212,3 +213,18 @@ def test_the_pages_are_there_until_ctrl_c(folder):
 
     serve(folder, folder / "boards.toml", said.append, wait)
     assert len(said) == 1
+
+
+def test_the_command_shows_a_folder_and_the_boards_of_the_site(folder, monkeypatch, capfd):
+    asked = []
+    monkeypatch.setenv("EDGEVEIL_BOARDS", str(folder / "hall.toml"))
+    monkeypatch.setattr(
+        module, "serve", lambda root, boards, opened: (asked.append((root, boards)), opened("http://x"))
+    )
+    edgeveil = output.in_process(monkeypatch, capfd)
+    assert edgeveil("ui", folder) == (0, "", "Open http://x (Ctrl-C ends it).\n")
+    assert asked == [(folder, folder / "hall.toml")]
+    monkeypatch.undo()
+    code, _, said = output.in_process(monkeypatch, capfd)("ui", folder / "none")
+    assert (code, said.count("\n")) == (2, 1)
+    assert "A folder of runs was expected" in said
