@@ -137,7 +137,11 @@ def _saved(model: "Any", file: "Path", *, replace: bool) -> "Path":
     from edgeveil.edge_runtime.errors import BadInput
 
     if not hasattr(model, "save"):
-        raise BadInput(f"A Keras model was expected; got {type(model).__module__}.{type(model).__qualname__}.")
+        raise BadInput(
+            f"A Keras model was expected; got {type(model).__module__}.{type(model).__qualname__}. Read a .keras with "
+            "keras.models.load_model; write a module of PyTorch with torch.export.save, and name that .pt2: as trained "
+            "of [classifiers.target] or [classifiers.sensitive], or as the model of wrap."
+        )
     if file.exists() and not replace:
         raise BadInput(f"{file} exists and is not overwritten. Name another folder.")
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -88,7 +88,7 @@ class Own:
                 model = self.function(requested)
         except Exception as error:
             file = getattr(getattr(self.function, "__code__", None), "co_filename", "")
-            raise BadInput(f"{self.name} fails for {requested}: {_of(error, file)}.") from None
+            raise BadInput(f"{self.name} fails for {requested}: {_of(error, file)}.{_install(error)}") from None
         if (torch := sys.modules.get("torch")) is not None and isinstance(model, torch.nn.Module):
             model = _torch_models().of_module(model, self.name, requested.inputs)
         model = checked(model, self.name, requested)
@@ -130,8 +130,7 @@ def of_file(architecture: str, kind: str) -> Own | None:
         with _beside(path.parent):
             exec(compile(data, str(path), "exec"), namespace)  # noqa: S102  the bytes whose hash was printed
     except (Exception, SystemExit) as error:
-        install = f" Install it: {INSTALL_TORCH}" if getattr(error, "name", None) == "torch" else ""
-        raise BadInput(f"{path} cannot be imported: {_of(error, str(path))}.{install}") from None
+        raise BadInput(f"{path} cannot be imported: {_of(error, str(path))}.{_install(error)}") from None
     if not callable(namespace.get(name)):
         known = sorted(one for one, value in namespace.items() if inspect.isfunction(value) and not one.startswith("_"))
         raise BadInput(f"{path} has no function {name}; it has {', '.join(known) or 'none'}.")
@@ -193,7 +192,7 @@ def checked(model: Any, name: str, spec: Spec) -> Any:
         raise BadInput(f"{name}: float32 was expected, and {what} is float64: build it under set_floatx('float32').")
     _check_shapes(model, name, spec)
     if spec.classes is not None:
-        _without_softmax(model)
+        model = _without_softmax(model)
     _check_passes(model, name, spec)
     return model
 
@@ -209,15 +208,18 @@ def _check_shapes(model: Any, name: str, spec: Spec) -> None:
         if len(gives) != 1 or not _fits(gives[0], spec.shape):
             raise BadInput(f"{name}: one output of a sample's shape {spec.shape} was expected; it gives {gives}.")
     elif gives != [(spec.classes,)]:
-        raise BadInput(f"{name}: logits of {spec.classes} classes were expected, {(spec.classes,)}; it gives {gives}.")
+        one = " Of a single logit h, without its sigmoid, make keras.layers.Concatenate()([0 * h, h])."
+        why = one if (gives, spec.classes) == ([(1,)], 2) else ""
+        expected = f"logits of {spec.classes} classes were expected, {(spec.classes,)}"
+        raise BadInput(f"{name}: {expected}; it gives {gives}.{why}")
 
 
 def _fits(found: Sequence[int | None], wanted: Sequence[int]) -> bool:
     return len(found) == len(wanted) and all(one in (None, other) for one, other in zip(found, wanted, strict=True))
 
 
-def _without_softmax(model: Any) -> None:
-    """A last layer with a softmax gives its logits from now on: the same order of classes."""
+def _without_softmax(model: Any) -> Any:
+    """A last layer with a softmax gives its logits from now on, and one that is a softmax goes: the same classes."""
     import keras
 
     last = model
@@ -225,6 +227,9 @@ def _without_softmax(model: Any) -> None:
         last = last.outputs[0]._keras_history.operation
     if getattr(last, "activation", None) is keras.activations.softmax:
         last.activation = keras.activations.linear
+    if isinstance(last, keras.layers.Softmax) and last is model.outputs[0]._keras_history.operation:
+        return keras.Model(model.inputs, last.input)
+    return model
 
 
 def _check_passes(model: Any, name: str, spec: Spec) -> None:
@@ -251,7 +256,10 @@ def _check_passes(model: Any, name: str, spec: Spec) -> None:
         )
     sums = first.sum(axis=-1)
     if spec.classes is not None and spec.classes > 1 and first.min() >= 0 and np.abs(sums - 1).max() < OTHERWISE:
-        raise BadInput(f"{name} gives probabilities, and logits were expected: end it with Dense({spec.classes}).")
+        end = (
+            f"end it with Dense({spec.classes}), or a trained one before them: keras.Model(model.inputs, LAYER.output)"
+        )
+        raise BadInput(f"{name} gives probabilities, and logits were expected: {end}.")
 
 
 def _run(model: Any, values: Sequence[np.ndarray]) -> Any:
@@ -285,6 +293,11 @@ def _first_layer(model: Any, values: Sequence[np.ndarray], others: Sequence[np.n
 def _data_format(one: dict[str, Any]) -> Any:
     config = one.get("config")
     return config.get("data_format") if isinstance(config, dict) else None
+
+
+def _install(error: BaseException) -> str:
+    """How to install PyTorch, where an import of it failed."""
+    return f" Install it: {INSTALL_TORCH}" if getattr(error, "name", None) == "torch" else ""
 
 
 def _of(error: BaseException, file: str = "") -> str:
@@ -326,7 +339,15 @@ class Trained:
             raise BadInput(f"{self.path.name}: size and colours are of pictures, and these are {spec.plural}.")
         if section.colours == "bgr" and spec.shape[-1] != 3:
             raise BadInput(f"{self.path.name}: colours are of three channels; samples have {spec.shape[-1]}.")
-        self.model = checked(read_given(self.path, shape)[0], self.path.name, Spec(shape, classes))
+        model = read_given(self.path, shape)[0]
+        takes = tuple(getattr(model, "input_shape", ()) or ())[1:]
+        if spec.kind == "image" and takes[2:] == shape[2:] and None not in takes and takes != shape:
+            raise BadInput(
+                f"{self.path.name}: pictures of {shape[0]} x {shape[1]} were expected; it takes "
+                f"{takes[0]} x {takes[1]}. "
+                f"State size = [{takes[0]}, {takes[1]}], to which samples are brought for it."
+            )
+        self.model = checked(model, self.path.name, Spec(shape, classes))
 
     def classifier(self, section: Given) -> Any:
         """A model from the unit cube to logits, with what ``section`` states before the user's model."""

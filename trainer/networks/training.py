@@ -161,7 +161,8 @@ def take_own(run: Run) -> None:
             if not beats_guessing(accuracy, guessing):
                 why = looks_wrong(trained, given, u, labels, classes, label)
                 raise BadInput(f"{figures} is right in {guessing:.1%}. {why}")
-            say(f"{figures}, {guessing:.1%}.")
+            better = reads_better(trained, given, u, labels, accuracy)  # one that is half right may be taken unseen
+            say(f"{figures}, {guessing:.1%}.{f' {better}' if better else ''}")
             save_classifier(run, name, model, accuracy)
         elif file_of(section.architecture) is not None:
             build(section.architecture, dataset.input, len(classes))
@@ -171,34 +172,51 @@ def looks_wrong(
     trained: own.Trained, given: Given, u: np.ndarray, labels: np.ndarray, classes: tuple[str, ...], label: str
 ) -> str:
     """What is wrong with a trained classifier, by what would mend it: a range, the order of colours or of classes."""
-    spec = trained.spec
-    raw = [] if spec.low is None or spec.high is None else [(float(np.min(spec.low)), float(np.max(spec.high)))]
-    ranges = dict.fromkeys([(given.low, given.high), *raw, *RANGES])
-    orders = [given.colours, *({"rgb", "bgr"} - {given.colours})] if u.shape[1:][-1] == 3 and u.ndim == 4 else ["rgb"]
-    tried = []
-    for (low, high), colours in itertools.product(ranges, orders):
-        one = given.model_copy(update={"low": low, "high": high, "colours": colours})
-        logits = predict(trained.classifier(one), u)
-        right = float((logits.argmax(axis=1) == labels).mean())
-        changed = [f"low = {low:g} and high = {high:g}"] if (low, high) != (given.low, given.high) else []
-        changed += [f'colours = "{colours}"'] if colours != given.colours else []
-        tried.append((right, -len(changed), " and ".join(changed), logits))
-    right, count, change, _ = max(tried, key=lambda one: one[:2])
     guessing = commonest(labels)
-    sure = max(guessing + 3 * np.sqrt(guessing * (1 - guessing) / len(labels)), guessing + MARGIN * (1 - guessing))
-    if right >= sure:  # beyond the luck of the best of several
-        what = "range and order of colours look" if count == -2 else "range looks" if "low" in change else None
-        return f"Its {what or 'order of colours looks'} wrong: with {change} it is right in {right:.1%}. State that."
+    if better := reads_better(trained, given, u, labels, guessing):
+        return better
     counts = np.zeros((len(classes), len(classes)), np.int64)  # of each class, what is said of it
-    np.add.at(counts, (labels, tried[0][3].argmax(axis=1)), 1)
+    np.add.at(counts, (labels, predict(trained.classifier(given), u).argmax(axis=1)), 1)
     rows, columns = linear_sum_assignment(-counts)
     right = float(counts[rows, columns].sum() / len(labels))
-    if right >= sure:
+    if right >= _sure(guessing, len(labels)):
         return (
             f"Its order of classes looks wrong: in another it is right in {right:.1%}. Its logits must be those of "
             f"{', '.join(classes[:10])}{', ...' if classes[10:] else ''}."
         )
     return f"No usual range, order of colours or order of classes mends that: was it trained to read this {label}?"
+
+
+def reads_better(trained: own.Trained, given: Given, u: np.ndarray, labels: np.ndarray, accuracy: float) -> str:
+    """The range and order of colours that surely read more than ``accuracy``, in a sentence; "" where none does."""
+    sure = _sure(accuracy, len(labels))
+    if sure > 1:
+        return ""
+    spec, ranges = trained.spec, {(given.low, given.high): None}
+    if spec.low is not None and spec.high is not None:
+        low, high = float(np.min(spec.low)), float(np.max(spec.high))
+        ranges[low, high] = None
+        if spec.dtype == "uint8":
+            ranges[low / 255, high / 255] = None  # a model of x / 255, and data that do not reach 255
+    ranges |= dict.fromkeys(RANGES)
+    orders = [given.colours, *({"rgb", "bgr"} - {given.colours})] if u.shape[1:][-1] == 3 and u.ndim == 4 else ["rgb"]
+    tried = []
+    for (low, high), colours in list(itertools.product(ranges, orders))[1:]:
+        one = given.model_copy(update={"low": low, "high": high, "colours": colours})
+        right = float((predict(trained.classifier(one), u).argmax(axis=1) == labels).mean())
+        changed = [f"low = {low:g} and high = {high:g}"] if (low, high) != (given.low, given.high) else []
+        changed += [f'colours = "{colours}"'] if colours != given.colours else []
+        tried.append((right, -len(changed), " and ".join(changed)))
+    right, count, change = max(tried, key=lambda one: one[:2])
+    if right < sure:
+        return ""
+    what = "range and order of colours look" if count == -2 else "range looks" if "low" in change else None
+    return f"Its {what or 'order of colours looks'} wrong: with {change} it is right in {right:.1%}. State that."
+
+
+def _sure(accuracy: float, rows: int) -> float:
+    """An accuracy that is above ``accuracy`` by more than the luck of the best of several."""
+    return accuracy + max(3 * float(np.sqrt(accuracy * (1 - accuracy) / rows)), MARGIN * (1 - accuracy))
 
 
 def train_joint(dataset: Dataset, settings: Classifiers, budget: Budget, *, seed: int, log: Log) -> Any:

@@ -95,8 +95,9 @@ BAD = {
     ),
     "no vector": (f"{BUILD}    return keras.Model(x, x)\n", r"logits of 3 classes were expected.*\(4, 4, 3\)"),
     "probabilities": (
-        f"{BUILD}    return keras.Model(x, layers.Softmax()(layers.Dense(spec.classes)(h)))\n",
-        r"gives probabilities, and logits were expected: end it with Dense\(3\)",
+        f"{BUILD}    e = keras.ops.exp(layers.Dense(spec.classes)(h))\n"
+        "    return keras.Model(x, e / keras.ops.sum(e, axis=-1, keepdims=True))\n",
+        r"gives probabilities, and logits were expected: end it with Dense\(3\), or a trained one before them: keras",
     ),
     "channels first": (
         f"{HEAD}def build(spec):\n    x = h = keras.Input(spec.shape[::-1])\n    h = layers.Flatten()(h)\n{END}",
@@ -175,6 +176,21 @@ def test_an_architecture_is_a_name_or_a_function_of_a_file(architecture, says):
         small_recipe(None, kind="label-only", classifiers={"architecture": architecture})
 
 
+def test_one_logit_of_two_classes_gets_the_line_that_makes_two(tmp_path):
+    architecture = own(tmp_path, f"{BUILD}    return keras.Model(x, layers.Dense(1)(h))\n")
+    with pytest.raises(BadInput, match=r"logits of 2 classes.*\[\(1,\)\]\. Of a single logit h, .*\[0 \* h, h\]\)"):
+        build(architecture, PICTURES, 2)
+    with pytest.raises(BadInput, match=r"it gives \[\(1,\)\]\.$"):
+        build(architecture, PICTURES, 3)
+
+
+@pytest.mark.parametrize("head", ["import torch\n\n\ndef build(spec):\n", "def build(spec):\n    import torch\n"])
+def test_where_torch_is_missing_the_line_that_installs_it_is_given(head, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(BadInput, match=r"Install it: pip install 'edgeveil\[trainer,torch\]'"):
+        build(own(tmp_path, f"{head}    return torch.nn.Identity()\n"), PICTURES, 3)
+
+
 @pytest.mark.parametrize(
     ("generator", "says"),
     [
@@ -206,8 +222,9 @@ def reader(factor=1.0, middle=0.5, channel=0, sign=1, softmax=False, size=4):
     """Logits of the two classes by one channel's mean, whose range is 0 to ``factor``."""
     weights = np.zeros((3, 2), np.float32)
     weights[channel] = [-10 * sign / factor, 10 * sign / factor]
-    last = keras.layers.Dense(2, activation="softmax" if softmax else None)
-    model = keras.Sequential([keras.Input((size, size, 3)), keras.layers.GlobalAveragePooling2D(), last])
+    last = keras.layers.Dense(2, activation="softmax" if softmax is True else None)
+    end = [keras.layers.Softmax()] if softmax == "layer" else []
+    model = keras.Sequential([keras.Input((size, size, 3)), keras.layers.GlobalAveragePooling2D(), last, *end])
     last.set_weights([weights, np.array([1, -1], np.float32) * 10 * sign * middle / factor])
     return model
 
@@ -241,6 +258,7 @@ def taken(folder, tmp_path, model, **stated):
     [
         ({}, {}),
         ({"softmax": True}, {}),
+        ({"softmax": "layer"}, {}),
         ({"factor": 255.0, "middle": 127.5}, {"high": 255.0}),
         ({"channel": 2, "size": 6}, {"colours": "bgr", "size": [6, 6]}),
     ],
@@ -270,7 +288,7 @@ WRONG = {
     ),
     "classes": ({"sign": -1}, {}, r"order of classes looks wrong: in another it is right in 100.0%.*those of 0, 1\."),
     "something else": ({"channel": 1}, {}, "No usual range, order of colours or order of classes mends that"),
-    "size": ({"size": 6}, {}, r"shapes \[\(4, 4, 3\)\] were expected; it takes \[\(6, 6, 3\)\]"),
+    "size": ({"size": 6}, {}, r"pictures of 4 x 4 were expected; it takes 6 x 6\. State size = \[6, 6\]"),
 }
 
 
@@ -278,6 +296,32 @@ WRONG = {
 def test_what_looks_wrong_is_named(model, stated, says, coloured, tmp_path):
     with pytest.raises(BadInput, match=says):
         taken(coloured, tmp_path, reader(**model), **stated)
+
+
+@pytest.mark.parametrize(("low", "right"), [(0.0, 75.0), (-1.0, None)])
+def test_a_range_that_reads_clearly_better_is_named_where_guessing_is_beaten_too(
+    low, right, coloured, tmp_path, capsys
+):
+    given = dict(np.load(coloured / "small.npz"))
+    given["x"][..., 0] = np.where(given["y"], 230, np.where(np.arange(200) % 4 < 2, 25, 135))[:, None, None]
+    np.savez(tmp_path / "small.npz", **given)  # half of y = 0 lies between 0 of -1 to 1, and that of 0 to 1
+    model = reader(factor=1.0, middle=0.2)
+    run = taken(tmp_path, tmp_path, model, low=low)
+    accuracy = run.facts["classifiers"]["target"]["validation_accuracy"]
+    text = " ".join(capsys.readouterr().err.split())
+    if right is None:
+        assert (accuracy, "looks wrong" in text) == (1.0, False)
+    else:
+        assert 0.6 < accuracy < 0.9
+        assert "Its range looks wrong: with low = -1 and high = 1 it is right in 100.0%. State that." in text
+
+
+def test_samples_over_255_are_tried_of_bytes_that_end_below(coloured, tmp_path):
+    given = dict(np.load(coloured / "small.npz"))
+    given["x"] = (given["x"] // 4).astype(np.uint8)
+    np.savez(tmp_path / "small.npz", **given)
+    with pytest.raises(BadInput, match=r"with low = 0 and high = 0\.2\d+ it is right in 100"):
+        taken(tmp_path, tmp_path, reader(factor=0.25, middle=0.06))
 
 
 def test_the_range_of_the_data_is_among_those_that_are_tried(coloured, tmp_path, monkeypatch):
@@ -414,7 +458,7 @@ def test_models_are_given_as_objects(coloured, tmp_path, monkeypatch):
     assert sorted(one.name for one in tmp_path.glob("*.keras")) == ["run-sensitive.keras", "run-target.keras"]
     with pytest.raises(BadInput, match=r"run-target.keras exists and is not overwritten"):
         edgeveil.train(recipe, tmp_path / "run", target=reader())
-    with pytest.raises(BadInput, match=r"A Keras model was expected; got builtins.dict"):
+    with pytest.raises(BadInput, match=r"got builtins.dict\. Read a .keras with keras.models.load_model; .*torch"):
         edgeveil.train(recipe, tmp_path / "other", target={})
 
 
