@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        97_559,
+        97_602,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -53,7 +53,7 @@ BUDGETS = {
         "350 converters, one file each; exports that end at Ctrl-C; 330 aiming a camera for a bounded time; 560 pages "
         "of runs, sweeps and boards (edgeveil ui); 300 model inversion and membership as a command.",
     ),
-    "spine lines": Budget(87_834, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(87_877, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         490,
         400,
@@ -74,7 +74,7 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        85_685,
+        85_729,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
