@@ -14,7 +14,7 @@ from edgeveil.devices import profiles
 from edgeveil.devices.flashing import sd_card
 from edgeveil.devices.flashing.board import Board, runtime_output
 from edgeveil.devices.flashing.flash import flash_target
-from edgeveil.devices.site import SiteBoard
+from edgeveil.devices.site import Site, SiteBoard
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, LimitNotMet, reason
 from edgeveil.edge_runtime.ext.ledger.book import board_total_text
 from edgeveil.edge_runtime.util.atomic import write_atomic
@@ -232,8 +232,47 @@ def read_status(board: SiteBoard, say: Say) -> tuple[str, str]:
         ill = not_well(opened, status["service"])
     failed = f"; the last trial failed: {status['reason']}" if status["failed"] else ""
     text = f"runs {status['name']} {status['committed']!s:.12}, floor {status['floor']}{index_text(status['index'])}"
-    text += status["spent"] + clock_text(status["clock"])
+    text += status["spent"] + clock_text(status["clock"]) + figures_text(service_figures(status["service"]))
     return (NOT_WELL, f"{ill}; {text}{failed}") if ill else (DONE, text + failed)
+
+
+FIGURES = ("frames_out", "dropped", "tick_s", "fresh_age_s", "temperature_c", "throttled")
+
+
+def service_figures(service: Any) -> dict[str, float]:
+    """The figures that the service of a board gives of itself; none of an earlier runtime, which has none."""
+    figures = service.get("figures") if isinstance(service, Mapping) else None
+    known = figures if isinstance(figures, Mapping) else {}
+    return {name: float(known[name]) for name in FIGURES if isinstance(known.get(name), int | float)}
+
+
+def figures_text(figures: Mapping[str, float]) -> str:
+    """Frames, drops and temperature, as a row of a table has them."""
+    shown = (
+        ("frames_out", "{:,.0f} frames sent"),
+        ("dropped", "{:,.0f} dropped"),
+        ("temperature_c", "{:.0f} \N{DEGREE SIGN}C"),
+    )
+    return "".join(f", {form.format(figures[name])}" for name, form in shown if name in figures)
+
+
+def status_rows(site: Site) -> list[dict[str, Any]]:
+    """What each board runs and how its service does, asked of several at a time: ``board``, ``state`` and ``said`` as
+    of ``read_status``, and where it answered ``name``, ``release``, ``at`` (seconds since 1970) and its figures."""
+    answered: dict[str, dict[str, Any]] = {}
+
+    def work(board: SiteBoard, say: Say) -> tuple[str, str]:
+        with open_board(board, say) as opened:
+            status = _status(opened)
+            ill = not_well(opened, status["service"])
+        facts = {"name": status["name"], "release": status["committed"], "at": round(time.time(), 2)}
+        answered[board.name] = {**facts, **service_figures(status["service"])}
+        return (
+            (NOT_WELL, ill) if ill else (DONE, f"the last trial failed: {status['reason']}" if status["failed"] else "")
+        )
+
+    outcomes = roll_out(site.boards, work, parallel=site.parallel, most_failures=len(site.boards), canary=False)
+    return [{**vars(one), **answered.get(one.board, {})} for one in outcomes]
 
 
 def not_well(board: Board, service: Any) -> str:

@@ -191,6 +191,7 @@ class Profile(Table):
     backends: Annotated[tuple[Backend, ...], Field(strict=False)]
     checked: Texts
     unchecked: Texts
+    stopped: Text | None = None  # that its maker has stopped, and what to take instead
     memory_mib: Annotated[int, Field(ge=16)] | None = None  # of the smallest such board; None: any, as of a PC
     models: SomeTexts = ()  # patterns of what the board says that it is (/proc/device-tree/model)
     accelerator_path: Text | None = None
@@ -289,6 +290,7 @@ class Profile(Table):
             f"  {self.architecture}, {self.system}, Python {self.python}",
             f"  artefacts: {', '.join(self.artefacts)}",
         ]
+        lines += [f"  stopped: {self.stopped}"] if self.stopped else []
         lines += [f"  memory: {self.memory_mib:,} MiB or more"] if self.memory_mib else []
         for b in self.backends:
             where = f", on the {b.accelerator}" if b.accelerator else ""

@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        95_801,
+        97_604,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -50,11 +50,12 @@ BUDGETS = {
         "discriminants over all y, which read 87 % of blurred faces where those within each y read 64; 270 a "
         "counted Pufferfish bound, and what Corollary B.6 assumes, measured; 450 board remove; 80 what a board "
         "without a clock does; 250 pages that fold and sort; 380 settings that come signed to boards behind a router; "
-        "350 converters, one file each; 35 what reads a trained classifier better, and cures for its size and end.",
+        "350 converters, one file each; 35 what reads a trained classifier better, and cures for its size and end; 80 "
+        "mistakes of own networks named.",
     ),
-    "spine lines": Budget(86_486, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(87_879, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
-        482,
+        490,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of the fitting of networks, 9 of formats and "
@@ -66,14 +67,14 @@ BUDGETS = {
     "modules under 40 lines": Budget(3, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
     "scripts lines": Budget(
-        8_974,
+        9_316,
         7_000,
         "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters; PyTorch next to "
         "Keras, and other boosting next to ours, in one run each.",
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        84_158,
+        85_730,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "

@@ -252,8 +252,8 @@ def test_a_rename_is_found(call):
     assert not list(renames("text.replace('a', 'b'), time.replace(microsecond=0), disk.rename(a, b)"))
 
 
-# A draft must not be there, and a point of a sweep is not computed again.
-NEW = ("draft(", "_path(out, task)")
+# A draft must not be there, a point of a sweep is not computed again, and its picture is named by what it shows.
+NEW = ("draft(", "_path(out, task)", "write_atomic(folder / name, data)")
 
 
 def test_results_that_are_there_are_kept():

@@ -12,6 +12,19 @@ from typing import Any
 WAITS = "Interrupted: this step is finished first. Press Ctrl-C again to end at once."
 
 
+_checks: list[Callable[[], None]] = []
+
+
+def point() -> None:
+    """A place within a long step where it may end: raises ``KeyboardInterrupt`` where Ctrl-C came, in any thread.
+
+    For code of ours between two calls of a library: per row of a calibration, or per frame. Outside a block of
+    ``whole_steps`` nothing happens.
+    """
+    if _checks:
+        _checks[-1]()
+
+
 @contextmanager
 def whole_steps() -> Iterator[Callable[[], None]]:
     """Within the block the first SIGINT only sets a mark; yield ``check``, which then raises ``KeyboardInterrupt``.
@@ -39,8 +52,10 @@ def whole_steps() -> Iterator[Callable[[], None]]:
         os.write(2, f"{WAITS}\n".encode())  # a handler may interrupt a print, and print must not be entered twice
 
     signal.signal(signal.SIGINT, mark)
+    _checks.append(check)
     try:
         yield check
         check()
     finally:
+        _checks.pop()
         signal.signal(signal.SIGINT, usual)

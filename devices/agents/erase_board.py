@@ -22,13 +22,14 @@ RUNTIME = "edgeveil-edge.pyz"
 
 def look(job: Dict[str, Any]) -> Dict[str, Any]:
     """What is there of the job. ``removed``: [path, bytes] in the order of their removal; ``spent``: the 1e-6 epsilon
-    that was counted, None where it cannot be read; ``kept``: what stays, though it is near."""
+    that was counted, None where it cannot be read; ``kept``: what stays, though it is near; ``mine``: whether this user
+    may remove all of it."""
     return {
         "removed": [[path, _bytes(path)] for path in paths(job)],
         "links": [path for path in _folders(job) if os.path.islink(path)],
         "units": _units(job),
         "users": _users(job),
-        "service": bool(_units(job) or os.path.exists(job["settings"])) and _owns(job),
+        "mine": os.getuid() == 0 or not (_users(job) or [one for one in paths(job) if not _may_remove(one)]),
         "spent": _spent(job),
         "kept": _kept(job),
     }
@@ -93,6 +94,10 @@ def paths(job: Dict[str, Any]) -> Iterator[str]:
     settings = os.path.dirname(job["settings"])
     if own and os.path.lexists(settings):
         yield settings
+
+
+def _may_remove(path: str) -> bool:
+    return os.access(os.path.dirname(path), os.W_OK) and (not os.path.isdir(path) or os.access(path, os.W_OK))
 
 
 def remove(path: str) -> None:

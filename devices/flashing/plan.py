@@ -36,6 +36,7 @@ from edgeveil.devices.profiles import Profile, Service
 from edgeveil.edge_runtime import camera_address
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.kinds import SOURCES, fact_of
+from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.paths import FIRST
 from edgeveil.edge_runtime.releases.store import MOST_FAILURES
 
@@ -195,13 +196,22 @@ def check_trust(bundle: BundleFacts, trust: TrustFacts) -> None:
 
 
 def check_leak(bundle: BundleFacts, there: TrustFacts | Installed, wanted: Wanted) -> None:
-    """A bundle that leaks is taken on request, by an owner's policy that lets it pass, or on a throw-away root key."""
+    """A bundle that leaks is taken on request, by an owner's policy that lets it pass, or on a throw-away root key.
+
+    So is one whose codes nothing holds, from a live source; a policy speaks of single readings, and does not help.
+    """
     if bundle.leaks and not (wanted.accept_leak or there.policy or there.development):
         raise Refused(
             "leaks",
             f"The audit of {bundle.name} found that it leaks (edgeveil bundle card shows what). Take another one; or, "
             "if you know what it leaks, give --accept-leak (accept_leak in boards.toml), or a policy.json in the trust "
             "folder that says what bundles must hide.",
+        )
+    if bundle.unheld and wanted.live and not (wanted.accept_leak or there.development):
+        raise Refused(
+            "unheld-stream",
+            f"From {wanted.source}, {outlets.UNHELD}. If you know what that reveals, give --accept-leak "
+            "(accept_leak in boards.toml).",
         )
 
 

@@ -243,6 +243,11 @@ class Wanted:
     new_ledger: bool = False  # whether the owner forgets what the board's ledger counted
 
     @property
+    def live(self) -> bool:
+        """Whether the source is a sensor, and no recording."""
+        return bool(fact_of(SOURCES, self.source or "", "live"))
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What the plan says next to its steps."""
         raw = "raw pictures reach the board over a network, where others can read them; its pages say so"
@@ -250,9 +255,8 @@ class Wanted:
 
     def notes_on(self, bundle: BundleFacts) -> tuple[str, ...]:
         """The same, and what the bundle reveals of the source."""
-        live = fact_of(SOURCES, self.source or "", "live")
         leak = (f"{bundle.name}: {LEAK}",) if bundle.leaks else ()
-        return (*self.notes, *leak, *((outlets.UNHELD,) if bundle.unheld and live else ()))
+        return (*self.notes, *leak, *((outlets.UNHELD,) if bundle.unheld and self.live else ()))
 
     @property
     def trial_source(self) -> str | None:

@@ -13,15 +13,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from edgeveil.devices.agents import read_agent
 from edgeveil.devices.flashing import sd_card, service_files
 from edgeveil.devices.flashing.board import Board
 from edgeveil.devices.flashing.steps import UNFINISHED
+from edgeveil.edge_runtime.bundle import aims
 from edgeveil.edge_runtime.bundle.board_state import COPY_FILE, STATE_FILE
 from edgeveil.edge_runtime.bundle.index_seen import COPY_FILE as SEEN_COPY
 from edgeveil.edge_runtime.bundle.index_seen import OFFERED_FILE, SEEN_FILE
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.paths import CAMERA_PATH, ENGINES, FIRST, LEDGER, SYSTEMD, named, service_of
-from edgeveil.edge_runtime.releases import confinement
+from edgeveil.edge_runtime.releases import confinement, settings
 from edgeveil.edge_runtime.releases.index import INCOMING
 from edgeveil.edge_runtime.releases.index import LOCK_FILE as UPDATE_LOCK
 from edgeveil.edge_runtime.util.root_lock import LOCK_FILE
@@ -32,8 +34,11 @@ WHY = (
 )
 ERASE_S = 600  # gigabytes on a slow card
 _BOOT = ("/boot", "/boot/firmware")
-_FOLDERS = ("trust", "runtime", "releases", "current", "site", "site-[0-9a-f]+", UNFINISHED, INCOMING)
-_FILES = (STATE_FILE, COPY_FILE, SEEN_FILE, SEEN_COPY, OFFERED_FILE, UPDATE_LOCK, LOCK_FILE)
+_FOLDERS = ("trust", "runtime", "releases", "current", "site", "site-[0-9a-f]+", UNFINISHED, INCOMING, settings.FOLDER)
+_FILES = (
+    *(STATE_FILE, COPY_FILE, SEEN_FILE, SEEN_COPY, OFFERED_FILE, UPDATE_LOCK, LOCK_FILE),
+    *(settings.KEY_FILE, settings.PUBLIC_FILE, aims.FILE),
+)
 
 
 def job(root: str) -> dict[str, Any]:
@@ -68,7 +73,8 @@ def job(root: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Found:
-    """What of EdgeVeil a board has. ``removed``: paths with their bytes; ``spent``: 1e-6 epsilon, None if unknown."""
+    """What of EdgeVeil a board has. ``removed``: paths with their bytes; ``spent``: 1e-6 epsilon, None if unknown;
+    ``mine``: whether the user may remove all of it."""
 
     removed: tuple[tuple[str, int], ...]
     users: tuple[str, ...]
@@ -76,7 +82,7 @@ class Found:
     kept: tuple[str, ...]
     links: tuple[str, ...]
     spent: int | None
-    service: bool
+    mine: bool
 
     @property
     def nothing(self) -> bool:
@@ -122,9 +128,9 @@ class Found:
 def look(board: Board) -> Found:
     """What is there. Raises ``BadInput`` where this user may not take it off, ``DeviceFailed``."""
     found = _ask(board, "look")
-    if found.service and not board.sudo.allowed():
+    if not found.mine:
         raise BadInput(
-            "The service needs root to be removed, and this user cannot sudo without a password: give it with "
+            "Root is needed to remove what is there, and this user cannot sudo without a password: give it with "
             "password_file in boards.toml, or log in as another user."
         )
     return found
@@ -138,13 +144,14 @@ def erase(board: Board) -> None:
 
 
 def _ask(board: Board, what: str) -> Found:
-    run = board.run_root_agent if board.sudo.allowed() else board.run_agent
-    done = run("erase_board", what, json.dumps(job(board.root)), timeout_s=ERASE_S)
+    run = board.sudo.run if board.sudo.allowed() else board.transport.run
+    command = [*board.python(), "-", what, json.dumps(job(board.root))]
+    done = run(command, data=read_agent("erase_board"), timeout_s=ERASE_S)
     try:
         document = json.loads(done.out) if done.code == 0 else {}
         lists = {name: tuple(document[name]) for name in ("users", "units", "kept", "links")}
         removed = tuple((path, size) for path, size in document["removed"])
-        return Found(removed=removed, spent=document["spent"], service=document["service"], **lists)
+        return Found(removed=removed, spent=document["spent"], mine=document["mine"], **lists)
     except (ValueError, LookupError, TypeError):
         text = done.last_line().removeprefix("error: ")
         raise DeviceFailed(f"{text or 'The board gave no answer'}. Cure that and repeat this: it goes on.") from None

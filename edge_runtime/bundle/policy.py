@@ -95,6 +95,9 @@ def announce(bundle: Any, artefact: str = "", device: str = CPU, audited: bool =
         sys.stderr.write("note: {}\n".format(NOT_AUDITED_ON.format(artefact=artefact, device=device)))
     elif leaks(bundle.audit):
         sys.stderr.write("note: {}: {}\n".format(name, LEAK))
+    document = bundle.manifest.document
+    if document.get("capture") is not None and outlets.unheld(document["stages"], document.get("stream")):
+        sys.stderr.write("note: {}: {}\n".format(name, outlets.UNHELD))
 
 
 # What the owner of a device demands of every bundle, whichever key signed it: ``policy.json``, next to ``trust.json``.
@@ -120,6 +123,7 @@ def announce(bundle: Any, artefact: str = "", device: str = CPU, audited: bool =
 
 POLICY_FILE = "policy.json"
 MAX_BYTES = 2**16
+MOST_AIM_MINUTES = 15
 _MOST_ENTRIES = 16
 
 _VERDICTS = {NOTHING_FOUND: (NOTHING_FOUND, BOUNDED), BOUNDED: (BOUNDED,)}  # those that meet a demand
@@ -148,9 +152,11 @@ class Policy(object):
         spend: "Optional[Limit]" = None,
         on_shift: "Optional[OnShift]" = None,
         most: Optional[Mapping[str, str]] = None,
+        aim_minutes: Optional[int] = None,
     ) -> None:
         self.demands, self.countersigned, self.spend, self.on_shift = demands, countersigned, spend, on_shift
         self.most = most or {}  # one of outlets.LEVELS, by the name of an outlet
+        self.aim_minutes = aim_minutes  # how long a person may see edges of the raw picture (``bundle.aims``)
 
     def check(
         self,
@@ -220,7 +226,8 @@ def read_policy(data: bytes, path: str = POLICY_FILE) -> Policy:
     except strict_json.BadJson as error:
         raise BadInput("{}{}. Correct it.".format(advice, error)) from None
     limited = [outlet.name for outlet in outlets.OUTLETS if outlet.told is not outlets.untold]
-    keys = set(document) - {"countersigned", "on_shift", "spend", *limited} if type(document) is dict else None
+    optional = {"aim_minutes", "countersigned", "on_shift", "spend", *limited}
+    keys = set(document) - optional if type(document) is dict else None
     if keys != {"hide", "schema"} or type(document["schema"]) is not int or document["schema"] != 1:
         raise BadInput(advice + "it has other keys or another schema. Correct it.")
     hide = document["hide"]
@@ -231,7 +238,10 @@ def read_policy(data: bytes, path: str = POLICY_FILE) -> Policy:
     for name, level in most.items():
         if level not in outlets.LEVELS:
             raise BadInput("{}'{}' is none of {}. Correct it.".format(advice, name, ", ".join(outlets.LEVELS)))
-    least = 1 if spend is None and not most and "on_shift" not in document else 0
+    minutes = document.get("aim_minutes")
+    if "aim_minutes" in document and not (type(minutes) is int and 1 <= minutes <= MOST_AIM_MINUTES):
+        raise BadInput("{}'aim_minutes' is none of 1 to {}. Correct it.".format(advice, MOST_AIM_MINUTES))
+    least = 0 if optional & set(document) - {"countersigned"} else 1
     if type(hide) is not list or not least <= len(hide) <= _MOST_ENTRIES:
         raise BadInput("{}'hide' is no list of {} to {} demands. Correct it.".format(advice, least, _MOST_ENTRIES))
     demands = [_demand(entry, "hide[{}] of {}".format(place, path)) for place, entry in enumerate(hide)]
@@ -244,7 +254,7 @@ def read_policy(data: bytes, path: str = POLICY_FILE) -> Policy:
         raise BadInput(advice + "'countersigned' needs an audit: set 'audited' to true in each demand. Correct it.")
     if "on_shift" in document:
         on_shift = read_shift(document["on_shift"], path)
-    return Policy(demands, countersigned, spend, on_shift, most)
+    return Policy(demands, countersigned, spend, on_shift, most, minutes)
 
 
 def open_policy(path: str) -> Optional[Policy]:

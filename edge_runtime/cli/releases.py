@@ -361,6 +361,10 @@ def status_lines(document: Dict[str, Any]) -> Iterator[str]:
         yield "index: " + _index_text(document["index"])
     if "settings" in document:
         yield from _settings_lines(document["settings"])
+    if "aims" in document:
+        seen = document["aims"]
+        now = ", and one goes on for {} s more at most".format(seen["left_s"]) if seen["left_s"] else ""
+        yield "aims: {}, {} s in all{}".format(seen["count"], seen["seconds"], now)
     if "spent" in document:
         yield "spent: " + ext.book.board_total_text(document["spent"])
     for sha, count in document["failed"].items():

@@ -55,6 +55,11 @@ LEVELS = 16
 NAMES = ("exposure", "dark", "bright", "near", "far", "blob", "cut", "focus")
 
 
+# Edges of an aim (``edgeveil-edge aim``): the only form in which a picture leaves the process that has the camera then.
+EDGE_ROWS, EDGE_COLUMNS = 72, 96
+EDGE_BYTES = EDGE_ROWS * EDGE_COLUMNS // 8
+
+
 def only_levels(numbers: Dict[str, int]) -> Dict[str, int]:
     """The ``numbers`` with the name of a level, 15 at most each; negative ones are omitted."""
     return {name: min(int(numbers[name]), LEVELS - 1) for name in NAMES if numbers.get(name, -1) >= 0}

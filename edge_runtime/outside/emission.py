@@ -37,6 +37,7 @@ _MESSAGES = {
     "running": "something new again",
     "degraded": "nothing new for a whole period",
     "spent": "nothing new for a whole period: the budget is spent",
+    "aiming": "nothing new: a person on the board sees edges of the raw picture, to aim the camera (edgeveil-edge aim)",
 }
 
 
@@ -46,7 +47,7 @@ class Emission(object):
     ``clock`` is monotonic, ``wall`` the time of day, both in seconds. ``start_s`` is when the first tick was due, by
     ``clock``; ``fresh_s`` when something new was emitted; ``number`` that of the next tick. ``take`` says whether so
     many releases are paid for, ``spent`` whether none can be, ``synchronised`` whether ``wall`` is kept right (None:
-    not known).
+    not known). ``aiming``: whether a person has the camera, to aim it, which is announced at once.
     """
 
     def __init__(
@@ -62,11 +63,13 @@ class Emission(object):
         spent: Callable[[], bool] = lambda: False,
         synchronised: Callable[[], Optional[bool]] = lambda: None,
         guard: Callable[[List[PerturbedFrame], List[PerturbedFrame]], List[PerturbedFrame]] = lambda new, _flat: new,
+        aiming: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._aiming = aiming
         self._take, self._spent, self._guard, self._draws = take, spent, guard, PaidDraws()
         self.plan, self._sinks, self._counters, self._say = plan, sinks, counters, say
         self._clock, self._wall, self._synchronised = clock, wall, synchronised
-        self._kept_right = synchronised()
+        self._kept_right, self._since_ns = synchronised(), None  # type: Optional[bool], Optional[int]
         self._coming: Dict[int, List[PerturbedFrame]] = {}
         self._waiting: Deque[Tuple[float, List[PerturbedFrame]]] = collections.deque()  # since when, and a set
         self.slack_s = min(SLACK_S, plan.tick_s / 4)
@@ -160,19 +163,22 @@ class Emission(object):
 
     def _announce_state(self, now: float, tick_ns: Optional[int]) -> None:
         period = int((now - self.start_s) / self.plan.degraded_after_s)
-        if period == self._period:
+        aiming = self._aiming()
+        if period == self._period and aiming == (self.state == "aiming"):
             return
         state = "running" if self._fresh_in_period else ("spent" if self._spent() else "degraded")
+        if aiming or self.state == "aiming":
+            state = "aiming" if aiming else "degraded"  # until something new comes
         self._period, self._fresh_in_period = period, False
         if state != self.state:
-            self.state = state
+            self.state, self._since_ns = state, tick_ns
             self._counters.add("announced-" + state)
             self._sinks.announce(state, tick_ns)
             self._say(state, message=_MESSAGES[state])
         kept_right = self._synchronised()
         if kept_right != self._kept_right:
             self._kept_right = kept_right
-            self._sinks.announce(self.state, tick_ns)
+            self._sinks.announce(self.state, self._since_ns)
 
     def _follow_the_clock(self, now: float) -> None:
         """Count timestamps from one wall-clock time, until the wall clock is set again."""

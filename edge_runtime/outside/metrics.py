@@ -54,6 +54,8 @@ METRICS: Dict[str, Tuple[str, str]] = {
     "shift": (GAUGE, "Distance of the codes from those of the audit, 0 to 1."),
     "shift_low": (GAUGE, "Lower end of the interval of that distance."),
     "shifted": (GAUGE, "Whether the codes are not those of the audit."),
+    "aims_total": (COUNTER, "Times that a person saw edges of the raw picture, to aim the camera."),
+    "aim_seconds_total": (COUNTER, "For how long, in all."),
     "trust_readable": (GAUGE, "Whether the trust can be read."),
     "index_age_seconds": (GAUGE, "Age of the update index."),
     "index_stale_seconds": (GAUGE, "Age of the update index that ends the service."),

@@ -145,6 +145,7 @@ class Service(object):
             take=self.allowance.take,
             spent=self.allowance.spent,
             guard=lambda new, flat: self.shift.guard(new, flat),
+            aiming=self.trust_watch.aims.goes_on,
         )
         self.count_allowance = emission.open_count_allowance(settings, opened)
         pay = {"take": self.count_allowance.take, "spent": self.count_allowance.spent}

@@ -5,6 +5,7 @@ import http.client
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -31,7 +32,7 @@ from edgeveil.edge_runtime.sinks.wire import about
 
 _KEPT = 500  # events in memory
 _LOUD = (
-    "start", "ready", "source", "stop", "degraded", "running", "spent", "isolation", "port", "sink",
+    "start", "ready", "source", "stop", "degraded", "running", "spent", "aiming", "isolation", "port", "sink",
     "sink-again", "inside-ended", "hang",
 )  # fmt: skip
 
@@ -138,6 +139,8 @@ def service_state(root: str) -> Optional[Dict[str, Any]]:
 
     ``units`` maps each unit to its state, ``ready`` is "ok" or what /readyz or nothing answered, None where the pages
     are off or the settings cannot be read; ``well``: all units are active, and nothing else than "ok" was answered.
+    ``figures`` are some of /metrics: frames out and dropped, seconds of a tick and since the last new set, the highest
+    temperature in degrees Celsius and whether the processor is throttled now; one that is not there is left out.
     """
     service = paths.service_of(root)
     parts = ["{}{}.service".format(service, part) for part in ("", "-inside", "-camera")]
@@ -151,7 +154,8 @@ def service_state(root: str) -> Optional[Dict[str, Any]]:
         place = None  # of another user, or a token that is not this user's
     ready = None if place is None else _readyz(place)
     well = set(units.values()) == {"active"} and ready in ("ok", None)
-    return {"name": service, "units": units, "ready": ready, "well": well}
+    figures = {} if place is None else _figures(_asked(place, "/metrics", 1 << 18)[1])
+    return {"name": service, "units": units, "ready": ready, "well": well, "figures": figures}
 
 
 def _unit_state(unit: str) -> str:
@@ -165,17 +169,46 @@ def _unit_state(unit: str) -> str:
 
 def _readyz(place: Place) -> str:
     """The first line of the page, or why there is none."""
+    code, text = _asked(place, "/readyz", 1024)
+    if code is None:
+        return text
+    return (text.strip().splitlines() or ["no text"])[0] if code in (200, 503) else "answer {}".format(code)
+
+
+def _asked(place: Place, path: str, most: int) -> Tuple[Optional[int], str]:
+    """The code and at most so many bytes of a page; None and why where nothing answers."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(place.host, place.host)  # noqa: S104 - asked, not bound
     connection = http.client.HTTPConnection(host, place.port, timeout=READY_S)
     try:
-        connection.request("GET", "/readyz", headers={"Authorization": "Bearer " + place.token} if place.token else {})
+        connection.request("GET", path, headers={"Authorization": "Bearer " + place.token} if place.token else {})
         answer = connection.getresponse()
-        text = answer.read(1024).decode("utf-8", "replace").strip().splitlines()[:1]
-        return (text or ["no text"])[0] if answer.status in (200, 503) else "answer {}".format(answer.status)
+        return answer.status, answer.read(most).decode("utf-8", "replace")
     except (OSError, http.client.HTTPException):
-        return "no answer at {}:{}".format(host, place.port)
+        return None, "no answer at {}:{}".format(host, place.port)
     finally:
         connection.close()
+
+
+# Names of ``figures``, of which several samples make one by this.
+_FIGURES: Dict[str, Tuple[str, Callable[[List[float]], float]]] = {
+    "frames_out_total": ("frames_out", sum),
+    "dropped_total": ("dropped", sum),
+    "tick_seconds": ("tick_s", max),
+    "fresh_age_seconds": ("fresh_age_s", max),
+    "board_temperature_celsius": ("temperature_c", max),
+    'board_throttled{since="now"}': ("throttled", max),
+}
+_SAMPLE = re.compile(r"edgeveil_([a-z_]+)(\{[^}]*\})? ([-+.0-9e]+)", re.ASCII)
+
+
+def _figures(page: str) -> Dict[str, float]:
+    found: Dict[str, List[float]] = {}
+    for name, labels, value in (match.groups("") for match in map(_SAMPLE.fullmatch, page.splitlines()) if match):
+        for key in (name, name + labels):
+            if key in _FIGURES:
+                found.setdefault(key, []).append(float(value))
+                break
+    return {name: many(found[key]) for key, (name, many) in _FIGURES.items() if key in found}
 
 
 def place_of(text: str) -> Optional[Place]:
@@ -332,6 +365,7 @@ class Status(object):
             "source": service.source,
             "state": service.emission.state,
             "clock": clock_word(),
+            "aims": service.trust_watch.aims.document(),
             "shift": service.shift.document(),
             "live": self.live() or "ok",
             "ready": self.ready() or "ok",
@@ -367,6 +401,7 @@ class Status(object):
             "set-seconds": service.link.inside.get("last-busy-us") / 1e6,
             **service.shift.gauges(),
             **service.trust_watch.gauges(),
+            **service.trust_watch.aims.gauges(),
             **self._audited(),
         }
         board = board_gauges(service.link.manifest_sha256)

@@ -4,6 +4,7 @@ import contextlib
 import os
 from typing import Any, Callable, Dict, Optional, Tuple
 
+from edgeveil.edge_runtime.bundle import aims
 from edgeveil.edge_runtime.bundle.index_seen import SeenDamaged, index_seen, read_offered
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.bundle.trust_file import Trust
@@ -20,7 +21,7 @@ class TrustWatch(object):
     ``say(event, **facts)`` logs. ``clock`` gives seconds. ``problem`` is why the trust cannot be read today; empty
     where it can. Without it nothing new is accepted, and what runs goes on: a fault alone must not end a service.
     ``index`` is what the board last saw of its update index (``bundle.index_seen``), None where nothing is known;
-    ``offered`` the manifest's hash of the release that it offers.
+    ``offered`` the manifest's hash of the release that it offers. ``aims``: whether a person aims the camera.
     """
 
     def __init__(self, folder: str, say: Callable[..., None], clock: Callable[[], float]) -> None:
@@ -30,6 +31,7 @@ class TrustWatch(object):
         self._say, self._clock = say, clock
         self.index: Optional[Dict[str, Any]] = None
         self.offered = read_offered(self._root)
+        self.aims = aims.Watch(self._root, clock)
         self._stale_days: Optional[int] = None
         self._seen: Optional[Tuple[Tuple[str, int, int, int], ...]] = None
         self._due_s = clock() + EVERY_S

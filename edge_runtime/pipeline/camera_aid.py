@@ -13,7 +13,7 @@ import numpy as np
 from edgeveil.edge_runtime.backends import open_backend
 from edgeveil.edge_runtime.errors import DeviceFailed, FrameDropped
 from edgeveil.edge_runtime.ipc.counters import LEVEL
-from edgeveil.edge_runtime.ipc.notes import LEVELS, NAMES
+from edgeveil.edge_runtime.ipc.notes import EDGE_COLUMNS, EDGE_ROWS, LEVELS, NAMES
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.pipeline.pipeline import numbers_in
 
@@ -56,11 +56,34 @@ def focus_levels(raw: np.ndarray, *, low: float, high: float) -> Dict[str, int]:
     return dict({name: _level(value) for name, value in levels.items()}, cut=cut)
 
 
+_EDGE = 0.08  # of the range, between two neighbours of the small picture
+
+
+def edges(raw: np.ndarray, *, low: float, high: float) -> bytes:
+    """Where the raw picture has edges, one bit each for 72 rows of 96: what ``edgeveil-edge aim`` shows, and no more.
+
+    ``raw`` is (height, width) or (height, width, channels) with values from ``low`` to ``high``. A smaller picture
+    fills a part; of a vector there are none.
+    """
+    bits = np.zeros((EDGE_ROWS, EDGE_COLUMNS), bool)
+    if raw.ndim == 3:
+        raw = raw.mean(axis=2)
+    if raw.ndim == 2 and min(raw.shape) >= 2:
+        step = max(-(-raw.shape[0] // EDGE_ROWS), -(-raw.shape[1] // EDGE_COLUMNS))
+        rows, columns = (size // step for size in raw.shape)
+        unit = np.nan_to_num((raw[: rows * step, : columns * step].astype(np.float32) - low) / (high - low))
+        small = np.clip(unit, 0.0, 1.0).reshape(rows, step, columns, step).mean(axis=(1, 3))
+        across, down = np.abs(np.diff(small, axis=1)) > _EDGE, np.abs(np.diff(small, axis=0)) > _EDGE
+        bits[:rows, 1:columns] |= across
+        bits[1:rows, :columns] |= down
+    return np.packbits(bits).tobytes()
+
+
 class CameraAid(object):
     """Writes levels to ``counters`` as ``level:NAME`` every quarter of a second; -1 means none."""
 
     def __init__(self, manifest: Manifest, counters: Any, clock: Callable[[], float] = time.monotonic) -> None:
-        self._low, self._high = _range(manifest)
+        self._low, self._high = value_range(manifest)
         self._counters, self._clock = counters, clock
         self._end_s = clock() + AID_S
         self._next_s = 0.0
@@ -85,7 +108,7 @@ class CameraAid(object):
             self._counters.set(LEVEL + name, level)
 
 
-def _range(manifest: Manifest) -> Tuple[float, float]:
+def value_range(manifest: Manifest) -> Tuple[float, float]:
     """The range of the sensor's samples if ``capture`` has one, else of the input."""
     capture, low, high = manifest.capture, manifest.input.low, manifest.input.high
     if capture is not None:

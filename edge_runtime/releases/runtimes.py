@@ -21,9 +21,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from edgeveil.edge_runtime import config, ext, paths
+from edgeveil.edge_runtime.bundle import aims
 from edgeveil.edge_runtime.bundle.archive import read_archive
 from edgeveil.edge_runtime.bundle.index_seen import index_seen
 from edgeveil.edge_runtime.bundle.policy import LEAK, leaks
@@ -428,6 +430,26 @@ def restarted(root: str) -> Optional[str]:
     return None if code == 0 else "the service was not ready in its time (code {}; see its journal)".format(code)
 
 
+def inside_lent(root: str) -> None:
+    """Have the service of ``root`` give its camera up, and go on. Raises ``DeviceFailed``.
+
+    Killed, and not asked to end: the end of its stream would be that of the service.
+    """
+    unit = units(root)[1]
+    if not os.path.isdir(paths.SYSTEMD) or _exit_code(["systemctl", "--quiet", "is-active", unit]):
+        return
+    _exit_code(["systemctl", "kill", "--signal=SIGKILL", unit])
+    if _exit_code(["systemctl", "stop", unit]):  # which keeps it from coming back
+        raise DeviceFailed("the service does not give its camera up: see edgeveil board logs")
+
+
+def inside_returned(root: str) -> None:
+    """Have the service of ``root`` take its camera back, where there is one."""
+    main, unit = units(root)
+    if os.path.isdir(paths.SYSTEMD) and not _exit_code(["systemctl", "--quiet", "is-active", main]):
+        _exit_code(["systemctl", "start", unit])
+
+
 def _exit_code(command: List[str]) -> int:
     """The exit code of a system command; 127 where there is none."""
     try:
@@ -456,6 +478,7 @@ def status(root: str) -> Dict[str, Any]:
         "runtime": Runtimes(root).current,
         "index": index_seen(root),
         "settings": open_settings(root).document(),
+        "aims": aims.document(aims.read_aims(root), time.monotonic()),
         "spent": ext.book.board_total(),
         "clock": clock_word(),
     }

@@ -61,9 +61,10 @@ class Sink(object):
         pass
 
     def announce(self, state: str, tick_ns: Optional[int]) -> None:
-        """Tell consumers that the stream is ``"degraded"``, ``"spent"`` or ``"running"`` since the tick at ``tick_ns``.
+        """Tell consumers that the stream is ``"degraded"``, ``"spent"`` or ``"running"`` since the tick at ``tick_ns``,
+        or ``"aiming"``: a person is shown edges of the raw picture.
 
-        Called on the schedule's coarse grid only. Files ignore it.
+        Called on the schedule's coarse grid, and as an aim begins and ends. Files ignore it.
         """
 
     def shift(self, document: Dict[str, Any]) -> None:

@@ -45,13 +45,17 @@ _PAGE = """<!doctype html>
 {notes}
 <p class="soft">This is what is sent. The raw picture is never shown, here or anywhere.</p>
 <div id="parts">
-<section id="pictures">{pictures}</section>
+<section id="pictures">{pictures}
+<figure id="minute" hidden><canvas id="strip" width="720" height="60" role="img"
+ aria-label="what was sent in the last minute, a picture every five seconds"></canvas>
+<figcaption>The last minute, every five seconds; kept by this page alone</figcaption></figure></section>
 <section>
 <h2>Now</h2>
 <table id="figures">
 <tr><th scope="row">frames a second</th><td id="fps">-</td></tr>
 <tr><th scope="row">latency</th><td id="latency">-</td></tr>
 <tr><th scope="row">tick</th><td id="tick">-</td></tr>
+<tr><th scope="row">last frame</th><td id="age">-</td></tr>
 <tr><th scope="row">dropped inside</th><td id="drops">-</td></tr>
 </table>
 <h2>Privacy card</h2>
@@ -74,13 +78,30 @@ SCRIPT = b"""'use strict';
 const at = (id) => document.getElementById(id);
 const figure = (value, unit) => value === null ? '-' : value.toFixed(1) + unit;
 const drops = (counts) => Object.entries(counts).map(([why, count]) => why + ' ' + count).join(', ') || 'none';
-let shown = null;
+const SIDE = 60, EVERY_MS = 5000;
+let shown = null, strip_at = -EVERY_MS;
+// Only this page has the strip: the device keeps the last frame alone.
+at('slot0').addEventListener('load', () => {
+  if (performance.now() - strip_at < EVERY_MS) return;
+  strip_at = performance.now();
+  const canvas = at('strip'), drawn = canvas.getContext('2d');
+  drawn.imageSmoothingEnabled = false;
+  drawn.globalCompositeOperation = 'copy';
+  drawn.drawImage(canvas, -SIDE, 0);
+  drawn.globalCompositeOperation = 'source-over';
+  const {naturalWidth: width, naturalHeight: height} = at('slot0');
+  const scale = SIDE / Math.max(width, height);
+  drawn.clearRect(canvas.width - SIDE, 0, SIDE, SIDE);
+  drawn.drawImage(at('slot0'), canvas.width - SIDE, 0, width * scale, height * scale);
+  at('minute').hidden = false;
+});
 function show(state) {
   const elsewhere = state.drops === null && 'shown on the device itself only';
   at('state').textContent = state.state;
   at('fps').textContent = figure(state.fps, '');
   at('latency').textContent = elsewhere || figure(state.latency_ms, ' ms');
   at('tick').textContent = state.tick === null ? '-' : String(state.tick);
+  at('age').textContent = figure(state.age_s, ' s ago');
   at('drops').textContent = elsewhere || drops(state.drops);
   at('camera-aid').hidden = Object.keys(state.camera_aid).length === 0;
   for (const [name, level] of Object.entries(state.camera_aid)) {
@@ -130,7 +151,7 @@ h1{font-size:1.4rem;margin:0 0 .4rem}h2{font-size:1.1rem;margin:1.2rem 0 .3rem}s
 .soft{color:var(--soft);margin:.3rem 0 1rem}
 #parts{display:flex;flex-wrap:wrap;gap:2rem;align-items:flex-start}section{flex:0 1 26rem;min-width:0}
 #pictures{display:flex;flex-wrap:wrap;gap:1rem;flex:0 1 auto;max-width:46rem}
-figure{margin:0}img{image-rendering:pixelated;background:#222;display:block;max-width:100%;height:auto}
+figure{margin:0}#minute{flex-basis:100%}canvas{display:block;max-width:100%;background:#222}img{image-rendering:pixelated;background:#222;display:block;max-width:100%;height:auto}
 figcaption{min-height:1.4em;font-weight:600}
 table{border-collapse:collapse}th{text-align:left;font-weight:400;padding:.15rem 1.2rem .15rem 0;color:var(--soft)}
 #figures td{font-variant-numeric:tabular-nums;font-weight:600}

@@ -48,7 +48,8 @@ class PageServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
     With a ``token`` every request needs it: in its address (once, then in a cookie) or as ``Authorization: Bearer``.
     Without one, the Host header must name this device, so that no page on the web can use a browser here to read these
-    pages. Raises ``OSError`` where the port cannot be had.
+    pages; with ``local`` it must, token or not. ``policy`` is the Content-Security-Policy of the answers. Raises
+    ``OSError`` where the port cannot be had.
     """
 
     daemon_threads = True
@@ -56,8 +57,10 @@ class PageServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
     allow_reuse_address = True  # a restart need not wait until the system has forgotten old connections
     request_queue_size = 32
 
-    def __init__(self, bind: str, port: int, token: Optional[str], answers: Answers) -> None:
-        self.token, self.answers = token, answers
+    def __init__(
+        self, bind: str, port: int, token: Optional[str], answers: Answers, policy: str = _POLICY, local: bool = False
+    ) -> None:
+        self.token, self.answers, self.policy, self.local = token, answers, policy, local
         self._lock = threading.Lock()
         self._strangers: "collections.OrderedDict[Any, str]" = collections.OrderedDict()  # oldest first
         self._known: Dict[Any, str] = {}
@@ -163,10 +166,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _problem(self) -> bytes:
         """Why this request is not answered; empty where it is. Nothing else is done with a request before."""
         token = self.server.token
-        if token is None:
+        if token is None or self.server.local:
             host = _HOST.fullmatch(self.headers.get("Host", ""))  # urlsplit finds a host in more than that
             here = host is not None and host.group(1).strip("[]").lower() in LOOPBACK
-            return b"" if here else b"This page is for this device alone.\n"
+            if not here:
+                return b"This page is for this device alone.\n"
+        if token is None:
+            return b""
         cookies = self.headers.get("Cookie", "").split(";")[:32]
         given = [_same(part.strip(), self._cookie(token)) for part in cookies]
         given.append(_same(self.headers.get("Authorization", ""), "Bearer " + token))
@@ -185,7 +191,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             "Content-Type": answer.kind,
             "Content-Length": str(len(answer.data)),
             "Cache-Control": "no-store",
-            "Content-Security-Policy": _POLICY,
+            "Content-Security-Policy": self.server.policy,
             "X-Content-Type-Options": "nosniff",
             "Referrer-Policy": "no-referrer",
             "Cross-Origin-Resource-Policy": "same-origin",

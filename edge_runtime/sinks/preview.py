@@ -124,11 +124,13 @@ class PreviewSink(Sink):
         with self._lock:
             ticks = [at for _, at in self._ticks if at >= now - WINDOW_S]
             frames, state, (drops, levels, latency_ms) = dict(self._last), self._state, self._local
+            last = self._ticks[-1][1] if self._ticks else None
         fps = (len(ticks) - 1) / (ticks[-1] - ticks[0]) if len(ticks) > 1 and ticks[-1] > ticks[0] else None
         return {
             "state": state,
             "tick": max(frame.index for frame in frames.values()) if frames else None,
             "fps": fps,
+            "age_s": None if last is None else now - last,
             # Latency and drops may depend on what the raw frame shows.
             "latency_ms": latency_ms if is_local else None,
             "drops": drops if is_local else None,

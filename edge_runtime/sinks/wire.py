@@ -168,7 +168,7 @@ _ONLINE = "{{ 'online' if value_json.state == 'running' else 'offline' }}"
 _LATE_S = 30  # after two periods: then a count is as good as none
 _SHORT = 12  # digits of a manifest's hash
 NO_STATE = frozenset(["None", "unavailable", "unknown"])  # words by which Home Assistant means that there is no state
-STATES = ("running", "degraded", "spent", "offline")
+STATES = ("running", "degraded", "spent", "aiming", "offline")
 
 
 class Discovery(object):

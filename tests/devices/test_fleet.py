@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from edgeveil.devices import fleet
 from edgeveil.devices.fleet import DONE, clock_text, exit_code, index_text, roll_out, spent_text
 from edgeveil.devices.site import load
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
@@ -197,3 +198,43 @@ def test_a_fleets_status_says_what_all_services_of_a_board_told_of_one_person():
         "",
         "",
     ]
+
+
+class Asked:
+    """A board that answers with its document."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __enter__(self):
+        if self.name == "b2":
+            raise DeviceFailed("no route")
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+def test_rows_of_a_page_have_what_fleet_status_asks(tmp_path, monkeypatch):
+    service = {"units": {"edgeveil.service": "active"}, "ready": "ok"}
+    figures = {"frames_out": 1200, "dropped": 7, "temperature_c": 51.5, "else": 1, "tick_s": "odd"}
+    documents = {
+        "b0": {"service": {**service, "figures": figures}},
+        "b1": {"service": {**service, "ready": "nothing new for 9 s"}},  # of an earlier runtime, and not well
+    }
+    facts = {"name": "faces", "committed": "ab" * 32, "floor": 3, "failed": [], "reason": ""}
+    monkeypatch.setattr(fleet, "open_board", lambda board, _: Asked(board.name))
+    monkeypatch.setattr(fleet, "board_document", lambda opened: {**facts, **documents[opened.name]})
+    boards(3, tmp_path)
+    site = load(tmp_path / "boards.toml")
+    first, second, third = fleet.status_rows(site)
+    assert (first["board"], first["state"], first["said"], first["release"]) == ("b0", "done", "", "ab" * 32)
+    assert {name: first.get(name) for name in fleet.FIGURES} == {
+        **dict.fromkeys(fleet.FIGURES),
+        **{"frames_out": 1200.0, "dropped": 7.0, "temperature_c": 51.5},
+    }
+    assert abs(first["at"] - time.time()) < 60
+    assert (second["state"], second["said"]) == ("not well", "/readyz: nothing new for 9 s")
+    assert (third["state"], third["said"], "at" in third) == ("failed", "no route", False)
+    text = fleet.read_status(site.boards[0], print)[1]
+    assert text == "runs faces abababababab, floor 3, 1,200 frames sent, 7 dropped, 52 \N{DEGREE SIGN}C"

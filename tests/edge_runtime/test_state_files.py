@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from edgeveil.edge_runtime import config
+from edgeveil.edge_runtime.bundle.aims import Aims, begin, read_aims
 from edgeveil.edge_runtime.bundle.board_state import read_state
 from edgeveil.edge_runtime.bundle.index_seen import count_up, read_offered, read_seen, write_offered
 from edgeveil.edge_runtime.bundle.trust_store import open_trust, update_policy
@@ -149,6 +150,7 @@ TABLE = [
     Kept("run/records", lambda board: make_pipe(str(board / "run/records")), ANEW, owner=OUTSIDE),
     Kept("opt/board.key", seed),
     Kept("opt/board.pub", lambda board: shown_key(str(board / "opt")), NONE, NONE, SAME),  # it is shown, and made again
+    Kept("opt/aims.json", lambda board: read_aims(str(board / "opt")), missing=ANEW),
     Kept("opt/settings/state.json", lambda board: pulled(board).state()),
     Kept("etc/edgeveil/edge.json", lambda board: config.read(str(board / "etc/edgeveil/edge.json")), link=SAME),
     Kept("keys/maker.pub", lambda board: read_public_key(board / "keys/maker.pub"), link=SAME),
@@ -170,6 +172,7 @@ def made(tmp_path_factory):
     write_offered(str(trust.parent), SHA)
     os.umask(umask)
     board_key(str(trust.parent))
+    begin(str(trust.parent), 300, 5.0)
     (trust.parent / "settings/3").mkdir(parents=True)
     state = strict_json.dumps(dict(State(3, 3)._asdict(), schema=1))
     (trust.parent / "settings/state.json").write_bytes(state)
@@ -272,7 +275,7 @@ def allowed(kept, how, whole):
         rule = kept.damaged
     if how == "pipe" and kept.path == "run/records":
         return [whole]
-    return {REFUSED: [REFUSED], SAME: [whole], NONE: [None, 0], ANEW: [REFUSED, whole, [], True, None]}[rule]
+    return {REFUSED: [REFUSED], SAME: [whole], NONE: [None, 0], ANEW: [REFUSED, whole, [], True, None, Aims()]}[rule]
 
 
 @pytest.mark.parametrize("how", DAMAGE)
@@ -295,6 +298,7 @@ OTHERS = {
     "releases/index.py": "what an update server sent, and a folder on a stick",
     "releases/confinement.py": "folders to mount, and /proc",
     "releases/runtimes.py": "what it writes for a trial",
+    "releases/try_settings.py": "copies that it made in root's folder; it runs alone, too",
     "util/root_lock.py": "the lock, which it writes",
 }
 

@@ -36,19 +36,31 @@ if TYPE_CHECKING:
     )
     from edgeveil.edge_runtime.bundle.reader import Bundle
     from edgeveil.trainer.export.folder import ExportFolder
+    from edgeveil.trainer.ext.private.estimators import (
+        DPSGDClassifier,
+        FunctionalLinearRegression,
+        FunctionalLogisticRegression,
+        PrivateHuberSVM,
+        PrivateLogisticRegression,
+    )
     from edgeveil.trainer.recipe.schema import Recipe
     from edgeveil.trainer.runs.run import Run
 
 __all__ = [
     "BadInput",
     "BundleRefused",
+    "DPSGDClassifier",
     "DeviceFailed",
     "EdgeVeilError",
     "FrameDropped",
+    "FunctionalLinearRegression",
+    "FunctionalLogisticRegression",
     "LimitNotMet",
     "PerturbedFrame",
     "Perturber",
     "PrivacyStop",
+    "PrivateHuberSVM",
+    "PrivateLogisticRegression",
     "RawFrame",
     "__version__",
     "audit",
@@ -354,6 +366,10 @@ def open_bundle(path: "str | Path", *, trust: "str | Path") -> "Bundle":
 
 
 def __getattr__(name: str) -> "Any":
+    if name in __all__ and name.endswith(("Classifier", "Regression", "SVM")):
+        from edgeveil.trainer.ext.private import estimators
+
+        return getattr(estimators, name)
     if name in __all__:  # the calls are found before this is asked
         from edgeveil.edge_runtime import api
 

@@ -194,6 +194,24 @@ def audit_verify(
         raise LimitNotMet(f"Of the card of {document['name']}, these do not reproduce: {', '.join(missed(document))}.")
 
 
+@audits.command("training", epilog="Example: edgeveil audit training runs/digits-export")
+def audit_training(
+    export: Annotated[Path, typer.Argument(help="Export folder, whose run is there.")], as_json: Json = False
+) -> None:
+    """Attack the model that ships for what it gives away of its training people: membership, and model inversion.
+
+    The model is the [head] where it was exported, else the network that decides y. Ends with 3 where members prove that
+    more epsilon is spent than was promised.
+    """
+    from edgeveil.trainer.audit.text import measured_spending
+    from edgeveil.trainer.audit.trained import as_text, audit_training
+
+    document = audit_training(export)
+    print_either(document, as_text(document), as_json=as_json)
+    if broken := measured_spending(document, broken=True):
+        raise LimitNotMet(" ".join(broken))
+
+
 @audits.command("pairs", epilog="Example: edgeveil audit pairs raw.npz blurred.npz --out report")
 def audit_pairs(
     before: Annotated[Path, typer.Argument(help="Samples as .npz, a folder of pictures, or a film.")],

@@ -355,6 +355,8 @@ def board_settings(
     """Sign settings for boards that update themselves, each sealed so that its board alone can open it."""
     from edgeveil.trainer.sealing.keys import write_settings
 
+    if wrong := [text for text in file or () if "=" not in text]:
+        raise BadInput(f"Expected --file NAME=FILE, such as broker.password=hall-1.password; got {wrong[0]!r}.")
     files = {name: Path(path) for name, _, path in (text.partition("=") for text in file or ())}
     numbers = write_settings(settings, boards, files, key, out, passphrase=passphrase_of(key))
     text = "\n".join(f"Number {number} is {out / name}." for name, number in numbers.items())

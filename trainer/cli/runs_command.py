@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.cli.common import Budget, Json, print_done, print_either, print_json, print_text, workers
-from edgeveil.trainer.cli.tree import runs
+from edgeveil.trainer.cli.common import SITE, Budget, Json, print_done, print_either, print_json, print_text, workers
+from edgeveil.trainer.cli.tree import MAKE, app, runs
 from edgeveil.trainer.progress import say
 
 
@@ -114,3 +115,15 @@ def report(
     out = out or run.with_name(f"{run.name}.html")
     write_report(run=run, export=export, bundle=None, bench=bench, out=out, pictures=pictures)
     print_done(f"Wrote the report. Open {out}", {"wrote": [str(out)]}, as_json=as_json)
+
+
+@app.command(rich_help_panel=MAKE, epilog="Example: edgeveil ui runs")
+def ui(folder: Annotated[Path, typer.Argument(help="Folder to look below.")] = Path()) -> None:
+    """Show what is below a folder as pages of this machine, until Ctrl-C: runs with their curves, audits, sweeps,
+    bundles, and the boards of boards.toml (or of the file EDGEVEIL_BOARDS).
+
+    The pages read what is on disk and change nothing. The address has a token: it is for this machine alone.
+    """
+    from edgeveil.trainer.ext.ui.pages import serve
+
+    serve(folder, Path(os.environ.get(SITE) or "boards.toml"), lambda address: say(f"Open {address} (Ctrl-C ends it)."))

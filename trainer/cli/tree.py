@@ -155,7 +155,7 @@ GONE = {
 }
 
 # Commands of edgeveil-edge that edgeveil has not; it has groups of these two names, for other things.
-RUNTIME = ("verify", "ledger", "record", "inside", "camera", "install", "recover", "try", "policy", "rauc")
+RUNTIME = ("verify", "ledger", "record", "aim", "inside", "camera", "install", "recover", "try", "policy", "rauc")
 BOTH = ("run", "update")
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -20,11 +17,10 @@ from edgeveil.devices.profiles import Profile
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
 from edgeveil.edge_runtime.manifest.model_lint import check, check_all
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
-from edgeveil.edge_runtime.util.atomic import atomic_path
-from edgeveil.edge_runtime.util.validate import counted
-from edgeveil.trainer.datasets.readings import EXTREMES, UNREADABLE
+from edgeveil.trainer.child_processes import free_memory
+from edgeveil.trainer.datasets.readings import EXTREMES
 from edgeveil.trainer.datasets.slicing import fit_and_validation
-from edgeveil.trainer.export import artefact, board_report, folder, golden, manifest, runners
+from edgeveil.trainer.export import artefact, board_report, folder, golden, layers, manifest, runners
 from edgeveil.trainer.export.artefact import Artefact, network_macs
 from edgeveil.trainer.export.compilers import compiled
 from edgeveil.trainer.export.compilers.quantising import Quantising
@@ -33,89 +29,18 @@ from edgeveil.trainer.export.converters import converter
 from edgeveil.trainer.export.converters.converter import Converter
 from edgeveil.trainer.export.folder import ExportFolder, check_place, write
 from edgeveil.trainer.export.head import with_head
+from edgeveil.trainer.export.kept_pieces import Arrays, KeptPieces, kept_pieces
 from edgeveil.trainer.export.manifest import PACKAGES, Finding, lint, refuse
 from edgeveil.trainer.ext.private import DATA, PUBLIC
 from edgeveil.trainer.graphs import files as graph_files
 from edgeveil.trainer.graphs.macs import Graph
 from edgeveil.trainer.interrupts import whole_steps
-from edgeveil.trainer.progress import progress, say
+from edgeveil.trainer.progress import Steps, progress, say
 from edgeveil.trainer.recipe.perturber import of_kind
-from edgeveil.trainer.results import code_of, locked
+from edgeveil.trainer.results import locked
 from edgeveil.trainer.runs.fitted import FittedPerturber, GivenFile
 from edgeveil.trainer.runs.run import Head, Run, package_versions
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
-
-# What an export has made is kept until it is done, so that a broken-off one goes on and does not begin anew.
-#
-# A piece is found by all that it depends on: networks, samples, versions and our own code. So a piece of another run,
-# of another format or of other code is never taken.
-
-
-Arrays = Mapping[str, np.ndarray]
-
-
-class KeptPieces:
-    """Pieces in ``folder``, each some arrays by name; ``made_by`` says which packages make them, and in which version.
-
-    ``folder`` is made with the first of them.
-    """
-
-    def __init__(self, folder: Path, made_by: Mapping[str, str]) -> None:
-        self.folder = folder
-        code = b"".join(code_of(Path(__file__).parents[2] / part) for part in ("edge_runtime", "models", "trainer"))
-        self._made_by = code + json.dumps(sorted(made_by.items())).encode()
-
-    def __len__(self) -> int:
-        return len(list(self.folder.glob("*.npz")))
-
-    def piece(self, make: Callable[[], Arrays], *of: bytes | str | Arrays) -> Arrays:
-        """What ``make`` returns, from here where it is kept; ``of`` is all that it depends on."""
-        path = self.folder / f"{_digest(self._made_by, *of)}.npz"
-        try:
-            with np.load(path, allow_pickle=False) as stored:
-                return {name: stored[name] for name in stored.files}
-        except UNREADABLE:
-            pass
-        arrays = make()
-        self.folder.mkdir(exist_ok=True)
-        with atomic_path(path) as temporary:
-            np.savez(temporary, **cast(Any, arrays))
-        return arrays
-
-
-@contextmanager
-def kept_pieces(out: Path, made_by: Mapping[str, str]) -> Iterator[KeptPieces]:
-    """The pieces of an export into ``out``, which stay only where the block is interrupted, or killed.
-
-    Those of an interrupted export to there are taken.
-    """
-    pieces = KeptPieces(out.with_name(f".{out.name}.kept"), made_by)
-    if len(pieces):
-        say(f"Continuing an export that was interrupted: {pieces.folder} has {counted(len(pieces), 'piece')} of it.")
-    try:
-        yield pieces
-    except KeyboardInterrupt:
-        say(
-            f"{counted(len(pieces), 'piece of the export is', 'pieces of the export are')} kept in {pieces.folder}; "
-            f"the same command continues."
-        )
-        raise
-    except BaseException:
-        shutil.rmtree(pieces.folder, ignore_errors=True)
-        raise
-    shutil.rmtree(pieces.folder, ignore_errors=True)
-
-
-def _digest(*of: bytes | str | Arrays) -> str:
-    digest = hashlib.sha256()
-    for part in of:
-        for name, value in part.items() if isinstance(part, Mapping) else (("", part),):
-            data = value.encode() if isinstance(value, str) else value
-            facts = f"{name} {data.dtype} {data.shape}" if isinstance(data, np.ndarray) else f"{len(data)}"
-            digest.update(facts.encode() + b"\0")
-            digest.update(np.ascontiguousarray(data).data if isinstance(data, np.ndarray) else data)
-    return digest.hexdigest()[:32]
-
 
 # Every artefact measured against Keras, on both kinds of kernels: parity, tolerance, golden vectors, manifest.
 
@@ -132,6 +57,7 @@ def measure(
     made: Sequence[Artefact],
     chosen: Sequence[Profile],
     kept: KeptPieces,
+    count: Steps,
     advance: Callable[[], None],
     calibrated: str,
     packages: Sequence[str] = PACKAGES,
@@ -149,16 +75,19 @@ def measure(
 
     keras = runners.on_keras(fitted)
     expected = keras.run(x, draws)
+    inputs = {model: keras.model_inputs(model) for model in fitted.models}
     runs: list[Outputs] = [keras.run(candidates.x, candidates.draws)]
     flows = [golden.contested(fitted, keras)]
     recorded: dict[str, Outputs] = {}
     tolerances: dict[str, golden.Tolerance] = {}
     rows = []
-    for one in made:
+
+    def answers(one: Artefact) -> Arrays:
         told = (repr(fitted.description()), fitted.tables, repr(one.entries), {"x": x}, draws)
-        parts = _parts(
-            kept.piece(partial(_answers, fitted, one, x, draws, candidates), one.name, *one.data.values(), *told)
-        )
+        return kept.piece(partial(_answers, fitted, one, x, draws, candidates), one.name, *one.data.values(), *told)
+
+    for one, answered in zip(made, _side_by_side(answers, made, x.nbytes, count), strict=True):
+        parts = _parts(answered)
         rows.append(
             {
                 "artefact": one.name,
@@ -187,10 +116,32 @@ def measure(
     report = {
         "parity": rows,
         "costs": [_costs(model, network, made) for model, network in fitted.models.items()],
+        "layers": layers.by_model(made, inputs) if fitted.given is None else [],
         "tolerance": {name: tolerance.facts() for name, tolerance in tolerances.items()},
         "golden": {"candidates": len(candidates.x), "kept": [int(row) for row in vectors.rows]},
     }
     return document, members, report
+
+
+# An interpreter computes outside Python's lock, one frame at a time on one core.
+SIDE_BY_SIDE = 2
+TIMES_SAMPLES = 40  # of the samples' bytes: what inputs and outputs of two artefacts, and their copies, may take
+
+
+def _side_by_side(
+    answers: Callable[[Artefact], Arrays], made: Sequence[Artefact], size_bytes: int, count: Steps
+) -> Iterator[Arrays]:
+    """The answers of each artefact in order, of two at a time where there are two cores, and memory for it."""
+    enough = free_memory() > TIMES_SAMPLES * size_bytes + sum(len(d) for one in made for d in one.data.values())
+    workers = min(SIDE_BY_SIDE if enough else 1, os.cpu_count() or 1)
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for one, answered in [(one, pool.submit(answers, one)) for one in made]:
+                count.begin(f"{one.name} compared with Keras")
+                yield answered.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _answers(
@@ -259,6 +210,9 @@ def export(
     if not chosen and not all_formats:
         known = ", ".join(board_profiles.names())
         raise BadInput(f"A board to export for was expected (--for): one of {known}; or all.")
+    for one in chosen:
+        if one.stopped:
+            say(f"{one.name}: {one.stopped}.")
     check_compilers(chosen, compiler_python)
     with locked(out, "export"):
         check_place(out, replace=replace)
@@ -308,12 +262,14 @@ def _export(
             check()
 
         calibration, calibrated = calibration_of(source, fitted) if exported else ({}, DATA)
-        _convert(fitted, exported, converters, calibration, kept, advance)
+        _convert(fitted, exported, converters, calibration, kept, count, advance)
         if leave_out:
             exported, chosen = _that_pass(exported, chosen)
         findings = _lint(exported, chosen)
         advance()
-        manifest, members, report = measure(source, fitted, exported, chosen, kept, advance, calibrated, packages)
+        manifest, members, report = measure(
+            source, fitted, exported, chosen, kept, count, advance, calibrated, packages
+        )
         ready = Quantising(fitted, calibration, manifest, members)
         by_compiler = compile_for(chosen, exported, ready, python=python)
         compiled.add(manifest, members, chosen, by_compiler)
@@ -353,6 +309,7 @@ def _convert(
     converters: Mapping[str, Converter],
     calibration: Mapping[str, Mapping[str, np.ndarray]],
     kept: KeptPieces,
+    count: Steps,
     advance: Callable[[], None],
 ) -> None:
     if not made:
@@ -370,6 +327,7 @@ def _convert(
             by = converters.get(name)
             converted = partial(_files, network, by, [one.precision for one in mine], calibration[model], batch)
             names = " ".join([one.name for one in mine] + ([] if by is None else [repr(by.made_by()), str(by.opset)]))
+            count.begin(f"{model}: {' '.join(one.name for one in mine)} by {by.name if by else 'EdgeVeil'}")
             try:
                 files = kept.piece(converted, names, network.to_json(), weights, calibration[model])
             except (EdgeVeilError, OSError):

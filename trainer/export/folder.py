@@ -21,6 +21,7 @@ from edgeveil.edge_runtime.manifest.detector import MAX_BUNDLE_BYTES
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.edge_runtime.util.atomic import take_name, write_atomic
 from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.export import layers
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.recipe import messages
 from edgeveil.trainer.results import require_free, set_aside
@@ -99,6 +100,7 @@ class ExportFolder:
         what = "what was given" if self.manifest["perturber"]["kind"] == "wrapped" else "Keras"
         lines.append(f"Compared with {what}, in units of x':")
         lines.append(table(self.report["parity"]))
+        lines += layers.text(self.report.get("layers", ()))
         for name, tolerance in self.report["tolerance"].items():
             if tolerance["loose"]:
                 off = f"{tolerance['measured']:g}"

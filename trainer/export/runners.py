@@ -12,7 +12,10 @@ from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.edge_runtime.stages import kind_of, preprocess
 from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.interrupts import point
 from edgeveil.trainer.runs.fitted import FittedPerturber
+
+ROWS = 16  # between two places where Ctrl-C ends a run
 
 
 class Recorder:
@@ -26,7 +29,16 @@ class Recorder:
     def run(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Run and keep inputs and outputs."""
         self.inputs = dict(inputs)
-        self.outputs = self._runner.run(inputs)
+        count = max((len(value) for value in inputs.values()), default=0)
+        # As many as the interpreter takes at a time, or some of these: the numbers are those of one call.
+        size = getattr(self._runner, "block", 0) or ROWS * getattr(self._runner, "batch", 0) or count
+        parts = []
+        for row in range(0, max(count, 1), max(size, 1)):
+            point()
+            whole = count <= size
+            parts.append(self._runner.run(inputs if whole else {k: v[row : row + size] for k, v in inputs.items()}))
+        names = dict.fromkeys(name for part in parts for name in part)
+        self.outputs = parts[0] if len(parts) == 1 else {k: np.concatenate([one[k] for one in parts]) for k in names}
         return self.outputs
 
     def close(self) -> None:

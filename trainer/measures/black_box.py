@@ -203,3 +203,45 @@ def total_variation(q: np.ndarray) -> float:
     """The largest total-variation distance between two rows of ``q``: 0 where c' says nothing of c, at most 1."""
     q = q / q.sum(axis=1, keepdims=True)
     return float(max(0.5 * np.abs(q - row).sum(axis=1).max() for row in q))
+
+
+# A mechanism that ran once, on many people of whom chance decided who is in.
+#
+# Steinke, Nasr and Jagielski, "Privacy Auditing with One (1) Training Run", 2023: however many of so many independent
+# coins are guessed from what the run gave, right guesses are at most those of coins that fall right with probability
+# e^epsilon / (1 + e^epsilon); delta adds to the chance of more. Here a coin says which of a pair is in.
+
+
+MOST_EPSILON = 50.0
+
+
+def one_training(gaps: np.ndarray, delta: float, swaps: int, confidence: float) -> Spent:
+    """What the scores of those who were in, less those of the others in their places, ``gaps`` (pairs,), prove.
+
+    The clearest of a tenth, of a third or of all pairs are guessed. ``swaps``: neighbours of the promise, one after the
+    other, from one of a pair to the other (2 where a unit is added or removed).
+    """
+    order = np.argsort(-np.abs(gaps), kind="stable")
+    sizes = sorted({max(1, len(gaps) // share) for share in (10, 3, 1)})
+    error, proved = (1 - confidence) / len(sizes), []
+    for guessed in sizes:
+        right = int((gaps[order[:guessed]] > 0).sum())
+
+        def refused(epsilon: float, guessed: int = guessed, right: int = right) -> bool:
+            each = sum(math.exp(epsilon * step) for step in range(swaps)) * delta  # of all swaps together
+            return _more_right(right, guessed, len(gaps), epsilon * swaps, each) < error
+
+        low, high = 0.0, MOST_EPSILON if refused(0.0) else 0.0
+        while high - low > 1e-3:
+            middle = (low + high) / 2
+            low, high = (middle, high) if refused(middle) else (low, middle)
+        proved.append(Spent(low, confidence, guessed, right / guessed, 1 - right / guessed))
+    return max(proved, key=lambda one: one.epsilon)
+
+
+def _more_right(right: int, guessed: int, pairs: int, epsilon: float, delta: float) -> float:
+    """The most that the chance of so many right guesses, or more, can be."""
+    chance = 1 / (1 + math.exp(-epsilon))
+    fewer = np.cumsum(stats.binom.pmf(right - np.arange(1, right + 1), guessed, chance))
+    most = float((fewer / np.arange(1, right + 1)).max(initial=0.0))
+    return min(1.0, float(stats.binom.sf(right - 1, guessed, chance)) + 2 * pairs * delta * most)

@@ -7,12 +7,13 @@ before and after show both, and so does the terminal.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS, FIGURES
 from edgeveil.edge_runtime.errors import BadInput
@@ -135,9 +136,14 @@ def shown(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def render(card: Mapping[str, Any]) -> str:
     """The page of a card (docs/reference/schemas/privacy.schema.json); every value is escaped."""
+    return page("card.html", of_card(card))
+
+
+def of_card(card: Mapping[str, Any]) -> dict[str, Any]:
+    """What card.html shows of a card."""
     card = current(card)
     parts = [{**one, **shown(one), "title": column_title(one)} for one in card["artefacts"]]
-    return page("card.html", {**card, "artefacts": parts, "substituted": SUBSTITUTED})
+    return {**card, "artefacts": parts, "substituted": SUBSTITUTED}
 
 
 # What a page may do: show its own pictures, style and script. It loads nothing, sends nothing, and goes nowhere.
@@ -148,9 +154,17 @@ SUBSTITUTED_MEANS = (
 )
 
 
-def page(name: str, values: Mapping[str, Any]) -> str:
-    """A page of the templates, one file that loads nothing; every value is escaped."""
-    return str(environment().get_template(name).render(substituted_means=SUBSTITUTED_MEANS, **values))
+# A page that a server shows may ask that server again, and send it a form.
+SERVED = POLICY.replace("form-action 'none'", "form-action 'self'; connect-src 'self'")
+
+
+def page(name: str, values: Mapping[str, Any], site: Sequence[tuple[str, str]] = ()) -> str:
+    """A page of the templates, one file that loads nothing; every value is escaped.
+
+    ``site`` are addresses and titles of a server's other pages.
+    """
+    template = environment(SERVED if site else POLICY).get_template(name)
+    return str(template.render(**{"substituted_means": SUBSTITUTED_MEANS, "site": site, **values}))
 
 
 def environment(policy: str = POLICY) -> Any:
@@ -158,10 +172,16 @@ def environment(policy: str = POLICY) -> Any:
     import jinja2
 
     jinja = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False
+        loader=jinja2.FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=False,
+        bytecode_cache=_compiled(),
     )
     words_page = Words(jinja)
-    jinja.filters.update(percent=percent, thousands=lambda n: f"{n:,}", explained=words_page.explained)
+    # A filter without the context would run on literal texts where a template is compiled, before what stands above.
+    explained = jinja2.pass_context(lambda _, text, link=True: words_page.explained(text, link))
+    jinja.filters.update(percent=percent, thousands=lambda n: f"{n:,}", explained=explained)
     sources = {name: (FOLDER / name).read_text(encoding="utf-8") for name in ("style.html", "script.html")}
     jinja.globals.update(
         contents=[],
@@ -170,6 +190,24 @@ def environment(policy: str = POLICY) -> Any:
         policy=lambda: markup(policy.format(*map(_hashed, sources.values()))),
     )
     return jinja
+
+
+@functools.cache
+def _compiled() -> Any:
+    """What templates compile to, once for this process: it takes longer than to show a page."""
+    import jinja2
+
+    class Memory(jinja2.BytecodeCache):
+        code: ClassVar[dict[str, bytes]] = {}
+
+        def load_bytecode(self, bucket: Any) -> None:
+            if bucket.key in self.code:
+                bucket.bytecode_from_string(self.code[bucket.key])
+
+        def dump_bytecode(self, bucket: Any) -> None:
+            self.code[bucket.key] = bucket.bytecode_to_string()
+
+    return Memory()
 
 
 def markup(text: str) -> Any:
@@ -190,16 +228,21 @@ class Words:
         self._jinja = jinja
         self.used: set[str] = set()
 
+    @functools.cached_property
+    def _meanings(self) -> tuple[dict[str, str], re.Pattern[str]]:
+        glossary = self._jinja.get_template("words.html").module
+        meanings = dict([*glossary.measured, *glossary.others])
+        known = "|".join(re.escape(word) for word in sorted(meanings, key=len, reverse=True))
+        return meanings, re.compile(rf"(?<![\w'-])(?:{known})(?![\w'-])")
+
     def explained(self, text: str, link: bool = True) -> Any:
         """Text as HTML, with a link at each word that no earlier text had; without links, in what is itself pressed,
         each word has its meaning for a pointer alone."""
         from markupsafe import escape
 
-        glossary = self._jinja.get_template("words.html").module
-        meanings = dict([*glossary.measured, *glossary.others])
-        known = "|".join(re.escape(word) for word in sorted(meanings, key=len, reverse=True))
+        meanings, known = self._meanings
         out, at = [], 0
-        for match in re.finditer(rf"(?<![\w'-])(?:{known})(?![\w'-])", text):
+        for match in known.finditer(text):
             word = match[0]
             if link and word in self.used:
                 continue
@@ -269,16 +312,28 @@ def made_with(audit: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def render_pairs(document: Mapping[str, Any]) -> str:
     """The page, one file without pictures of samples; every value is escaped."""
+    return page("pairs.html", of_audit(document, "EdgeVeil audit before and after", "the two sets of samples"))
+
+
+def of_audit(document: Mapping[str, Any], over: str, source: str) -> dict[str, Any]:
+    """What pairs.html shows of an audit; ``over`` stands above the name of the data, ``source`` is what it is of."""
     data = document["data"]
     facts = [
         ("Rows", ", ".join(f"{count:,} {name}" for name, count in data["rows"].items())),
         *([("Units", f"{data['clusters']['test']:,} {data['clusters']['kind']}s")] if data["clusters"] else []),
-        ("Order", document["order"]["sentence"]),
-        *(("Note", note) for note in document["notes"]),
-        *(("Too little", warning) for warning in document["warnings"]),
+        *([("Order", document["order"]["sentence"])] if "order" in document else []),
+        *(("Note", note) for note in document.get("notes", ())),
+        *(("Too little", warning) for warning in document.get("warnings", ())),
         *made_with(document),
     ]
-    return page("pairs.html", {"audit": document, "data": data, "shown": shown(document), "facts": facts})
+    return {
+        "audit": document,
+        "data": data,
+        "shown": shown(document),
+        "facts": facts,
+        "over": over,
+        "source_of": source,
+    }
 
 
 def write_pairs_report(document: Mapping[str, Any], folder: Path) -> tuple[Path, Path]:

@@ -6,7 +6,7 @@ They follow the colours of the page and need no library; each of their values is
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from edgeveil.trainer.audit.findings import LABEL_ONLY, RAW, SENT, attacks, findings, guess
@@ -165,3 +165,55 @@ def _row(name: str, one: Any, kind: str) -> dict[str, Any]:
     low, high = (value if end is None else end for end in one.interval)
     look = "best" if one.more.get("chosen") and kind == "adaptive" else "" if kind == "adaptive" else "non"
     return {"name": name, "value": value, "low": low, "high": high, "look": look, "text": f"{name} {one.shown()}"}
+
+
+# The frontier of a sweep: leakage against utility, or against what is kept beyond the label.
+
+
+def points(
+    rows: Sequence[Mapping[str, Any]], label: Callable[[Mapping[str, Any]], str], by: str
+) -> dict[str, Any] | None:
+    """A point for each setting: the best attack on z across; up, ``by``: ``target``, how often y is read right, or
+    ``kept``, the mean correlation between x and x' of the properties that all points have. None where no point has."""
+    shared = [set(row["kept"]) for row in rows if not row.get("floor")]
+    names = sorted(set.intersection(*shared)) if shared else []
+    known = [(n, row) for n, row in enumerate(rows) if by == "target" or (names and set(names) <= set(row["kept"]))]
+    if not known:
+        return None
+    up = [
+        100 * row["target"]["accuracy"]
+        if by == "target"
+        else sum(row["kept"][name]["correlation"] for name in names) / len(names)
+        for _, row in known
+    ]
+    ends = [100 * row["leak"][end] for _, row in known for end in ("low", "high")]
+    chance = 100 * max(row["chance"]["majority"] for _, row in known)
+    x = Scale(*span([*ends, chance]), LEFT, WIDTH - RIGHT)
+    y = Scale(*span(up), HEIGHT - BOTTOM, TOP)
+    recipes = list(dict.fromkeys(str(row["recipe"]) for row in rows))
+    unit = "y right, %" if by == "target" else f"kept ({', '.join(names)})"
+    dots = [
+        {
+            **{"number": n, "x": x.at(100 * row["leak"]["accuracy"]), "y": y.at(value)},
+            **{"from": x.at(100 * row["leak"]["low"]), "to": x.at(100 * row["leak"]["high"])},
+            "ink": recipes.index(str(row["recipe"])) % INKS + 1,
+            "text": f"{label(row)}: z read right {100 * row['leak']['accuracy']:.1f} %, {unit} {value:.4g}"
+            + (f"; {row['verdict']['word']}" if "verdict" in row else ""),
+        }
+        for (n, row), value in zip(known, up, strict=True)
+    ]
+    return {
+        "title": f"{unit}, against leakage",
+        "says": f"{unit} against the best attack on z, {len(dots)} points",
+        **{
+            "width": WIDTH,
+            "height": HEIGHT,
+            "left": LEFT,
+            "right": WIDTH - RIGHT,
+            "top": TOP,
+            "bottom": HEIGHT - BOTTOM,
+        },
+        **{"x_label": "best attack found on z right, %", "x_ticks": x.ticks(), "y_ticks": y.ticks(), "dots": dots},
+        **{"mark": x.at(chance), "mark_text": f"chance: {chance:.1f} %"},
+        "lines": [{"name": name, "ink": n % INKS + 1} for n, name in enumerate(recipes)],
+    }

@@ -48,20 +48,33 @@ def png(picture: np.ndarray, low: float, high: float) -> str:
 
     A larger one is brought to ``MOST_SIDE`` by the means of squares.
     """
-    from matplotlib import image
+    return _uri("image/png", _png(_small(picture, low, high)))
 
+
+def strip(pictures: np.ndarray, low: float, high: float) -> bytes:
+    """Pictures (n, height, width, channels) next to each other as a PNG, a line apart, each as in ``png``."""
+    small = [_small(one, low, high) for one in pictures]
+    return _png(np.concatenate([np.pad(one, ((0, 0), (0, 1), (0, 0)), constant_values=0.5) for one in small], axis=1))
+
+
+def _small(picture: np.ndarray, low: float, high: float) -> np.ndarray:
     unit = np.clip((picture.astype(np.float64) - low) / (high - low), 0.0, 1.0)
     by = -(-max(unit.shape[:2]) // MOST_SIDE)
     down, across = (min(by, side) for side in unit.shape[:2])
     rows, columns = unit.shape[0] // down, unit.shape[1] // across
     squares = unit[: rows * down, : columns * across].reshape(rows, down, columns, across, -1)
-    unit = squares.mean(axis=(1, 3))
+    return np.asarray(squares.mean(axis=(1, 3)))
+
+
+def _png(unit: np.ndarray) -> bytes:
+    from matplotlib import image
+
     data = io.BytesIO()
     if unit.shape[-1] == 3:
         image.imsave(data, unit, format="png")
     else:
         image.imsave(data, unit[..., 0], format="png", cmap="gray", vmin=0.0, vmax=1.0)
-    return _uri("image/png", data.getvalue())
+    return data.getvalue()
 
 
 def file(path: Path) -> str:

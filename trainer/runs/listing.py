@@ -50,7 +50,7 @@ def find(root: Path) -> list[Summary]:
     """The runs below a folder, by their paths. Raises ``BadInput`` for a folder that is not there."""
     if not root.is_dir():
         raise BadInput(f"A folder of runs was expected at {root}; there is none. Make a run with `edgeveil train`.")
-    audits = list(_audits(root))
+    audits = list(audits_below(root))
     return [summary(path.parent, audits) for path in sorted(_below(root, "run.json"))]
 
 
@@ -78,7 +78,7 @@ def _keeps(validation: Mapping[str, Any]) -> float | None:
 
 def audits_beside(run: Path) -> list[tuple[Path, Attack]]:
     """The audits of the exports in the folder that a run lies in, each with its run."""
-    return list(_audits(run.resolve().parent))
+    return list(audits_below(run.resolve().parent))
 
 
 def settings(run: Path) -> dict[str, Any]:
@@ -120,7 +120,8 @@ def _below(root: Path, name: str) -> Iterator[Path]:
             yield Path(folder) / name
 
 
-def _audits(root: Path) -> Iterator[tuple[Path, Attack]]:
+def audits_below(root: Path) -> Iterator[tuple[Path, Attack]]:
+    """The audits of exports below a folder, each with its run."""
     for path in sorted(_below(root, "audit.json")):
         folder = path.parent
         try:

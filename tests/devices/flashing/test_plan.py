@@ -71,12 +71,26 @@ def test_a_card_says_what_mqtt_needs_there(wheels, noted):
 
 
 @pytest.mark.parametrize(
-    ("unheld", "source", "noted"), [(True, "camera:0", True), (True, "npz:/srv/f", False), (False, "camera:0", False)]
+    ("unheld", "source", "accepted", "noted"),
+    [
+        (True, "camera:0", True, True),
+        (True, "camera:0", False, False),
+        (True, "npz:/srv/f", False, False),
+        (False, "camera:0", False, False),
+    ],
 )
-def test_codes_that_nothing_holds_are_noted_for_a_live_source(unheld, source, noted):
+def test_codes_that_nothing_holds_are_acknowledged_for_a_live_source(unheld, source, accepted, noted):
     trust, bundle = TrustFacts("aa", 1, ("aa",)), BundleFacts("11", "hall", 1, 1, "aa", unheld=unheld)
-    made = plan_card(bundle, profiles.load("raspberry-pi5"), Wanted(source, ("udp://10.0.0.2:9000",)), trust=trust)
-    assert ("nothing holds it" in made.text()) == noted
+    wanted = Wanted(source, ("udp://10.0.0.2:9000",), accept_leak=accepted)
+
+    def text() -> str:
+        return plan_card(bundle, profiles.load("raspberry-pi5"), wanted, trust=trust).text()
+
+    if unheld and source == "camera:0" and not accepted:
+        with pytest.raises(Refused, match=r"nothing holds it.*--accept-leak"):
+            text()
+    else:
+        assert ("nothing holds it" in text()) == noted
 
 
 def test_there_are_many_of_them_and_every_refusal_is_among_them():

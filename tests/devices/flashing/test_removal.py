@@ -17,6 +17,7 @@ from edgeveil.devices.flashing import removal, sd_card, service_files
 from edgeveil.devices.flashing.records import Wanted
 from edgeveil.devices.profiles import names
 from edgeveil.edge_runtime.errors import BadInput
+from tests.edge_runtime import test_state_files
 from tests.support import output, programs
 from tests.support.boards import lossy_serial_line, own_mounts, owners
 from tests.support.boards.owners import Recorded
@@ -45,7 +46,13 @@ def test_every_file_and_user_of_a_flash_is_on_the_list_of_removal(root, profile)
         for line in re.findall(r"^(?:StateDirectory|CacheDirectory)=(\S+)$", text, re.MULTILINE):
             assert any(folder.endswith("/" + line) for folder in folders), line
         for place in re.findall(r"^ReadWritePaths=(.+)$|install -d .* (/\S+)$", text, re.MULTILINE):
-            assert {*place[0].split(), place[1]} - {root, "/run", ""} <= folders
+            assert {*place[0].replace(" -", " ").split(), place[1]} - {root, "/run", ""} <= folders
+
+
+def test_every_file_that_a_service_keeps_in_its_folder_is_on_the_list():
+    kept = {one.path.split("/")[1] for one in test_state_files.TABLE if one.path.startswith("opt/")}
+    assert {"board.key", "aims.json", "settings"} < kept
+    assert [name for name in kept if not re.fullmatch(removal.job(ROOT)["names"], name)] == []
 
 
 def test_a_cards_first_boot_is_on_it_too():
@@ -202,10 +209,7 @@ def test_a_service_of_another_folder_is_not_the_one_of_this(tree, tmp_path):
     before = left(tmp_path)
     other = json.loads(json.dumps(removal.job("/srv/edgeveil")).replace('"/', f'"{tmp_path}/'))
     found = erase_board.look(other)
-    assert (found["service"], [path for path, _ in found["removed"]]) == (
-        False,
-        [f"{tmp_path}/home/.cache/edgeveil-incoming"],
-    )
+    assert [path for path, _ in found["removed"]] == [f"{tmp_path}/home/.cache/edgeveil-incoming"]
     assert found["kept"] == sorted([other["settings"], *other["folders"]]), "and the plan says so"
     erase_board.erase(other)
     assert left(tmp_path) == [one for one in before if "incoming" not in one]
@@ -235,7 +239,7 @@ def test_what_was_spent_is_read_or_is_unknown(tree, tmp_path, ledger, state, spe
 
 
 def found(**changes):
-    known = removal.Found((("/opt/edgeveil/trust", 1),), (), (), (), (), 0, service=True)
+    known = removal.Found((("/opt/edgeveil/trust", 1),), (), (), (), (), 0, mine=True)
     return dataclasses.replace(known, **changes)
 
 
@@ -289,9 +293,13 @@ def test_a_ledger_in_another_place_goes_too(tree, tmp_path):
     assert left(tmp_path) == ["data/other"]
 
 
-def test_a_user_who_cannot_sudo_is_told_before_anything_changes(tree):
-    line = Recorded(b"1000", out=json.dumps(erase_board.look(tree())).encode(), **{"sudo -n true": 1})
-    with pytest.raises(BadInput, match="The service needs root to be removed"):
+def test_a_user_who_cannot_sudo_is_told_before_anything_changes(tree, monkeypatch):
+    job = tree()
+    monkeypatch.setattr(erase_board.os, "getuid", lambda: 1000)
+    assert erase_board.look(job)["mine"], "a folder of the user's own"
+    monkeypatch.setattr(erase_board.os, "access", lambda path, _mode: "systemd" not in path)
+    line = Recorded(b"1000", out=json.dumps(erase_board.look(job)).encode(), **{"sudo -n true": 1})
+    with pytest.raises(BadInput, match="Root is needed to remove what is there"):
         removal.look(flashing_board.Board(line, root=ROOT))
     assert not any(" erase " in one for one in line.ran)
 

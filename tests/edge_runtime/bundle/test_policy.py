@@ -330,3 +330,12 @@ def test_a_bundle_that_leaks_is_not_run_without_a_word(tmp_path, capsys):
     assert "leaks" not in capsys.readouterr().err
     announce(bundle._replace(audit={**bundle.audit, "verdict": {"word": "leaks", "line": "much"}}))
     assert "its audit found that it leaks; its privacy card says what" in capsys.readouterr().err
+
+
+def test_a_bundle_for_a_camera_whose_codes_nothing_holds_is_not_run_without_a_word(tmp_path, capsys):
+    bundle = read_bundle(numpy_bundle(tmp_path, accuracy=0.52), Trust([bundles.trusted()]))
+    stages = [*bundle.manifest.document["stages"], {"stage": "table", "op": "argmax_within"}]
+    document = {**bundle.manifest.document, "stages": stages, "capture": {}}
+    for changes, noted in (({}, True), ({"capture": None}, False), ({"stream": {"hold": "track"}}, False)):
+        announce(bundle._replace(manifest=bundle.manifest._replace(document={**document, **changes})))
+        assert ("nothing holds it" in capsys.readouterr().err) == noted

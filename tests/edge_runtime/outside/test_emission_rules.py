@@ -86,6 +86,21 @@ class Stage:
             self.now += step_s
 
 
+def test_an_aim_is_announced_at_its_next_tick_and_so_is_its_end():
+    stage, aimed = Stage(), []
+    stage.emission._aiming = lambda: bool(aimed)
+    stage.run(2)
+    aimed.append(True)
+    stage.run(5, every_s=None)
+    began = [tick_ns for state, tick_ns in stage.sink.told if state == "aiming"]
+    assert [state for state, _ in stage.sink.told] == ["aiming"]
+    assert began[0] <= stage.sink.left[21][1]
+    aimed.clear()
+    stage.run(130)
+    assert [state for state, _ in stage.sink.told] == ["aiming", "degraded", "running"]
+    assert stage.said == ["aiming", "degraded", "running"]
+
+
 def test_what_the_guard_gives_leaves_in_place_of_a_new_set_and_of_its_repeats():
     stage = Stage()
     seen = []
@@ -224,11 +239,12 @@ def test_ticks_have_no_time_until_the_clock_is_set_and_receivers_hear_of_it():
     assert [index for index, *_ in stage.sink.left] == list(range(30)), "their numbers go on"
     assert times[20:] == [pytest.approx(times[20] + n * 1e8, abs=1) for n in range(10)]
     assert times[20] == pytest.approx((NOW + 102) * 1e9, abs=1e8)
-    said = len(stage.sink.told)
+    stage.run(3, every_s=None)
+    *others, before = stage.sink.told
+    assert before == ("degraded", pytest.approx((NOW + 105) * 1e9, abs=2e9))
     stage.synchronised = True
-    stage.run(2)
-    (state,) = stage.sink.told[said:]
-    assert (state[0], stage.emission.state) == ("running", "running"), "sent again, with the state of the clock"
+    stage.run(2, every_s=None)
+    assert stage.sink.told == [*others, before, before], "again, with the state of the clock"
 
 
 def test_a_moment_is_made_up_for_and_a_long_sleep_is_not():

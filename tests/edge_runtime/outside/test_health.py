@@ -102,3 +102,44 @@ def test_what_is_for_this_device_alone_needs_no_token():
     assert status.place_of(":9464") == ("127.0.0.1", 9464, None)
     assert status.place_of("localhost:1") == ("127.0.0.1", 1, None)
     assert status.place_of("[::1]:9464") == ("::1", 9464, None)
+
+
+METRICS = """# HELP edgeveil_frames_out_total Frames.
+edgeveil_frames_out_total 1200
+edgeveil_dropped_total{reason="late"} 3
+edgeveil_dropped_total{reason="dtype"} 4
+edgeveil_tick_seconds 0.5
+edgeveil_fresh_age_seconds 0.25
+edgeveil_board_temperature_celsius{zone="cpu"} 51.5
+edgeveil_board_temperature_celsius{zone="gpu"} 49
+edgeveil_board_throttled{since="now"} 1
+edgeveil_board_throttled{since="boot"} 0
+edgeveil_audit_attack 0.6
+edgeveil_bad one
+not a sample
+"""
+
+
+def test_some_figures_of_the_metrics_are_in_the_state_of_a_service(monkeypatch, tmp_path):
+    """What a workstation shows of a board: frames out, drops, temperature, how old the last set is."""
+
+    class Busy(State):
+        def metrics(self):
+            return METRICS.splitlines()
+
+    made = status.HealthPages(status.place_of("127.0.0.1:0"), Busy())
+    try:
+        units = tmp_path / "units"
+        units.mkdir()
+        (units / "edgeveil.service").write_text("")
+        monkeypatch.setattr(status.paths, "UNITS", str(units))
+        monkeypatch.setattr(status, "_unit_state", lambda _: "active")
+        monkeypatch.setattr(status.config, "read", lambda _: {"health": f"127.0.0.1:{made.server_address[1]}"})
+        found = status.service_state(status.paths.ROOT)
+    finally:
+        made.close()
+    figures = {"frames_out": 1200, "dropped": 7, "tick_s": 0.5, "fresh_age_s": 0.25, "temperature_c": 51.5}
+    assert found["figures"] == dict(figures, throttled=1)
+    assert found["well"]
+    again = status.service_state(status.paths.ROOT)  # nothing answers now
+    assert (again["figures"], again["ready"]) == ({}, f"no answer at 127.0.0.1:{made.server_address[1]}")

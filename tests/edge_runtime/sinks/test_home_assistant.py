@@ -49,7 +49,7 @@ def documents(rules=RULES, **facts):
 
 def test_no_document_has_what_home_assistant_no_longer_takes():
     found = documents()
-    assert len(found) == len(STATES) + 4
+    assert len(found) == len(STATES) + 5
     for topic, document in found.items():
         component = topic.split("/")[1]
         assert "object_id" not in document
@@ -128,7 +128,7 @@ def test_home_assistant_finds_all_of_it(tmp_path):
     ]
     assert len(first["unique"]) == len(STATES)
     assert first["device"] == ["hall/door", "hall", "2026-11-21T12:00:00Z"]
-    assert first["triggers"] == ["degraded", "offline", "running", "spent"]
+    assert first["triggers"] == ["aiming", "degraded", "offline", "running", "spent"]
     assert [json.loads(payload)["state"] for payload in second["fired"]] == ["degraded"]
     assert second["states"]["sensor.edgeveil_hall_door_state"] == "degraded"
     assert second["states"]["sensor.edgeveil_hall_door_line_door_in"] == "unavailable"

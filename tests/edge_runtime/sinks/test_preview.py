@@ -90,6 +90,9 @@ def test_drops_latency_and_aiming_figures_are_shown_where_they_are_given(sink):
     assert now["drops"] == {"late": 3}
     assert now["camera_aid"] == {"focus": 9}
     assert now["latency_ms"] == 12.5
+    assert now["age_s"] is None  # no frame yet
+    sink.write(network_receivers.frame(3))
+    assert 0 <= state(sink)["age_s"] < 60
 
 
 def test_what_may_depend_on_the_scene_is_for_this_device_alone(sink):

@@ -6,7 +6,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.util.validate import counted
-from edgeveil.trainer.export.export import kept_pieces
+from edgeveil.trainer.export.kept_pieces import kept_pieces
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.report.frontier import read_bench
 from edgeveil.trainer.runs.listing import settings

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import time
 from pathlib import Path
 from typing import Any
 
 from tests.support.browser.chromium import Chromium
 
+PACKAGED = importlib.util.find_spec("axe_playwright_python")  # of requirements/axe.txt; it is never imported
+# axe.min.js of axe-core; EDGEVEIL_AXE names another.
+AXE = Path(os.environ.get("EDGEVEIL_AXE") or Path(str(PACKAGED and PACKAGED.origin)).with_name("axe.min.js"))
+
 WIDTHS = (1280, 390)
 SCHEMES = ("light", "dark")
+EACH = [(width, scheme) for width in WIDTHS for scheme in SCHEMES]
+NOTHING: dict[tuple[int, str], list[str]] = {each: [] for each in EACH}
 BAD = ("serious", "critical")
 SIZES = """({
   page: document.documentElement.scrollWidth,
@@ -51,3 +60,31 @@ def problems(found: dict[str, Any], width: int) -> list[str]:
         said.append(f"{found['pictures_without_words']} pictures have no words")
     said += [f"{one['impact']}: {one['rule']}" for one in found.get("faults", ()) if one["impact"] in BAD]
     return said
+
+
+def found(browser: Chromium, url: str, *, wait_s: float = 0.0) -> dict[tuple[int, str], list[str]]:
+    """What must be mended, of each width and scheme; ``NOTHING`` where all is well."""
+    said = {}
+    for width, scheme in EACH:
+        browser.show(url, width=width, dark=scheme == "dark", wait_s=wait_s)
+        said[width, scheme] = problems(measure(browser, AXE if AXE.is_file() else None), width)
+    return said
+
+
+def under_pointer(browser: Chromium, selector: str) -> str:
+    """What a page shows next to the pointer on the middle of an element."""
+    x, y = browser.evaluate(
+        f"""(() => {{ const one = document.querySelector({selector!r}); one.scrollIntoView({{block: 'center'}});
+        const box = one.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; }})()"""
+    )
+    browser.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    shown = browser.evaluate("document.querySelector('.tip').hidden ? '' : document.querySelector('.tip').textContent")
+    return str(shown)
+
+
+def wait_for(browser: Chromium, expression: str, expected: Any, most_s: float = 20.0) -> Any:
+    """The value of an expression in the page, once it is ``expected`` or that long has passed."""
+    deadline = time.monotonic() + most_s
+    while (value := browser.evaluate(expression)) != expected and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return value

@@ -14,6 +14,7 @@ import nbclient
 import nbformat
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 
 import edgeveil
 from edgeveil.edge_runtime.errors import BadInput
@@ -27,6 +28,13 @@ from tests.support.trial import no_trial, short_audit
 CALLS = ("load_recipe", "new_recipe", "train", "export", "audit", "open_bundle", "wrap")
 RUNTIME = ("PerturbedFrame", "Perturber", "RawFrame", "EdgeVeilError", "FrameDropped")
 ERRORS = ("BadInput", "BundleRefused", "DeviceFailed", "LimitNotMet", "PrivacyStop")
+ESTIMATORS = (
+    "DPSGDClassifier",
+    "FunctionalLinearRegression",
+    "FunctionalLogisticRegression",
+    "PrivateHuberSVM",
+    "PrivateLogisticRegression",
+)
 SOURCE = ROOT / "trainer" / "api" / "__init__.py"
 
 
@@ -55,12 +63,23 @@ def workplace(tmp_path_factory):
 
 
 def test_every_public_name_is_there_and_every_call_has_an_example():
-    assert set(edgeveil.__all__) == {*CALLS, *RUNTIME, *ERRORS, "__version__"}
+    assert set(edgeveil.__all__) == {*CALLS, *RUNTIME, *ERRORS, *ESTIMATORS, "__version__"}
     assert set(edgeveil.__all__) <= set(dir(edgeveil))
     assert all(callable(getattr(edgeveil, name)) and example(name).examples for name in CALLS)
     assert all(issubclass(getattr(edgeveil, name), edgeveil.EdgeVeilError) for name in ERRORS)
     with pytest.raises(AttributeError, match="module 'edgeveil' has no attribute 'Perturbator'"):
         _ = edgeveil.Perturbator
+
+
+def test_the_example_of_private_estimators_runs_and_each_is_one(capsys):
+    page = (ROOT / "docs/get-started/python-api.md").read_text().partition("## Private estimators")[2]
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(400, 5))
+    known = {"x": x, "y": (x[:, 0] > 0.5).astype(int)}
+    exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], known)  # noqa: S102 - ours
+    assert capsys.readouterr().out.startswith("Replacing one row by any other of the training data changes the odds of")
+    assert known["model"].predict(x).shape == (400,)
+    assert all(issubclass(getattr(edgeveil, name), BaseEstimator) and name in page for name in ESTIMATORS)
 
 
 def test_the_examples_of_recipes_run(workplace):

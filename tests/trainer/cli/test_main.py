@@ -134,7 +134,7 @@ def test_the_option_slots_are_few():
 def test_every_verb_that_prints_facts_has_json():
     """All do but those whose output is a log or nothing."""
     without = {name for name, command in commands() if command.json is None}
-    assert without == {"board logs", "board start", "board stop"}
+    assert without == {"board logs", "board start", "board stop", "ui"}
     assert all(command.json.opts == ["--json"] for _, command in commands() if command.json)
 
 

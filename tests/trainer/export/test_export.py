@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgeveil.devices import profiles
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.manifest.schema import check_manifest
@@ -24,8 +25,10 @@ from edgeveil.edge_runtime.pipeline.reconstruction import self_test
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.readings import input_spec
 from edgeveil.trainer.export.converters.tf_lite import TfLite
-from edgeveil.trainer.export.export import KeptPieces, export
+from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
+from edgeveil.trainer.export.kept_pieces import KeptPieces
+from edgeveil.trainer.progress import Steps
 from edgeveil.trainer.results import locked
 from tests.support.audit_documents import document
 from tests.support.checkout import PACKAGES, ROOT
@@ -217,7 +220,20 @@ def test_what_no_converter_can_do_is_one_sentence(tmp_path):
     samples = make.runners.calibration(fitted, run.validation().x, np.random.default_rng(0))
     by, kept = {"tflite": TfLite()}, KeptPieces(tmp_path / "kept", {})
     with pytest.raises(BadInput, match=r"'generator' cannot be converted to tflite by tf\.lite"):
-        make._convert(fitted, [make.Artefact("tflite-int8")], by, samples, kept, lambda: None)
+        make._convert(fitted, [make.Artefact("tflite-int8")], by, samples, kept, Steps(1), lambda: None)
+
+
+def test_a_board_whose_maker_has_stopped_is_named_with_what_to_take_instead(run, tmp_path, capsys):
+    stopped = {name for name in profiles.names() if profiles.load(name).stopped}
+    assert stopped == {"coral-dev-board", "coral-usb", "raspberry-pi3-ncs2"}
+    for name in stopped:
+        instead = [other for other in profiles.names() if other in profiles.load(name).stopped]
+        assert instead
+        assert not {*instead} & stopped
+        assert f"  stopped: {profiles.load(name).stopped}\n" in profiles.load(name).text()
+    export(run.folder, ["coral-dev-board"], tmp_path / "out")
+    lines = capsys.readouterr().err.splitlines()
+    assert f"coral-dev-board: {profiles.load('coral-dev-board').stopped}." in lines
 
 
 def test_a_folder_that_is_not_an_export_is_left_alone(run, tmp_path):

@@ -12,7 +12,8 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.export import export as measure
 from edgeveil.trainer.export.converters.onnx_files import OnnxConverter
 from edgeveil.trainer.export.converters.tf_lite import TfLite
-from edgeveil.trainer.export.export import KeptPieces, export, kept_pieces
+from edgeveil.trainer.export.export import export
+from edgeveil.trainer.export.kept_pieces import KeptPieces, kept_pieces
 
 BOARDS = ["jetson-nano", "raspberry-pi-cpu"]  # ONNX, and TFLite in two precisions
 

@@ -7,7 +7,8 @@ import pytest
 
 from edgeveil.trainer.ext.private.estimators.perturbed_risk import Logistic, minimum, perturbation
 from edgeveil.trainer.ext.private.noise import Seeded
-from edgeveil.trainer.measures.black_box import clopper_pearson, lower_bound, mu_lower_bound
+from edgeveil.trainer.measures.black_box import clopper_pearson, lower_bound, mu_lower_bound, one_training
+from tests.support import seeds
 
 N = 100_000
 SURE = 1 - 1e-6
@@ -79,3 +80,33 @@ def test_objective_perturbation(slides):
     one, other = (np.array([fitted(row) for _ in range(runs)]) for row in (1.0, 0.0))
     found = lower_bound(one, other, confidence=SURE if not slides else 0.95)
     assert found.epsilon > 0.3 if slides else found.epsilon <= 0.1
+
+
+def coins(epsilon, pairs, rng):
+    """The member of each pair is named as often as epsilon allows."""
+    return np.where(rng.random(pairs) < 1 / (1 + np.exp(-epsilon)), 1.0, -1.0) * rng.random(pairs)
+
+
+def test_one_training_that_gives_away_all_it_may_is_bounded_from_below_and_not_refused():
+    rng = np.random.default_rng(seeds.seed(0))
+    proved = [one_training(coins(1.0, 600, rng), 0.0, 1, 0.95).epsilon for _ in range(100)]
+    assert np.mean(np.array(proved) > 1.0) <= 0.12  # 5 % at most, of a hundred
+    assert 0.6 < np.median(proved) < 1.0
+
+
+def test_a_unit_that_is_removed_for_one_that_is_added_takes_two_steps():
+    gaps = coins(2.0, 600, np.random.default_rng(seeds.seed(0)))
+    one, two = (one_training(gaps, 0.0, swaps, 0.95).epsilon for swaps in (1, 2))
+    assert two == pytest.approx(one / 2, abs=2e-3)
+
+
+def test_what_delta_allows_proves_no_epsilon():
+    gaps = np.ones(100)
+    assert one_training(gaps, 0.0, 1, 0.99).epsilon > 2.5
+    # With this chance all may be given away, and that is no surprise at this confidence.
+    assert one_training(gaps, 0.01, 1, 0.99).epsilon == 0
+    assert 0 < one_training(gaps, 1e-6, 1, 0.99).epsilon <= one_training(gaps, 0.0, 1, 0.99).epsilon
+
+
+def test_pairs_that_are_alike_prove_nothing():
+    assert one_training(np.zeros(200), 0.0, 1, 0.95).epsilon == 0

@@ -2,10 +2,7 @@
 
 import base64
 import importlib.metadata
-import importlib.util
-import os
 import re
-import time
 from pathlib import Path
 
 import numpy as np
@@ -23,15 +20,10 @@ from tests.support import bundles, network_receivers, programs
 from tests.support.audit_documents import collateral, document
 from tests.support.browser import measured
 from tests.support.browser.chromium import Chromium, file_url
+from tests.support.browser.measured import AXE, NOTHING, found, under_pointer, wait_for
 from tests.support.publishing import publication_documents
 
 pytestmark = pytest.mark.programs
-
-PACKAGED = importlib.util.find_spec("axe_playwright_python")  # of requirements/axe.txt; it is never imported
-# axe.min.js of axe-core; EDGEVEIL_AXE names another.
-AXE = Path(os.environ.get("EDGEVEIL_AXE") or Path(str(PACKAGED and PACKAGED.origin)).with_name("axe.min.js"))
-EACH = [(width, scheme) for width in measured.WIDTHS for scheme in measured.SCHEMES]
-NOTHING: dict[tuple[int, str], list[str]] = {each: [] for each in EACH}
 
 
 @pytest.fixture(scope="module")
@@ -39,15 +31,6 @@ def browser():
     programs.need("chromium")
     with Chromium() as opened:
         yield opened
-
-
-def found(browser, url, *, wait_s=0.0):
-    """What must be mended, of each width and scheme."""
-    said = {}
-    for width, scheme in EACH:
-        browser.show(url, width=width, dark=scheme == "dark", wait_s=wait_s)
-        said[width, scheme] = measured.problems(measured.measure(browser, AXE if AXE.is_file() else None), width)
-    return said
 
 
 def report(folder):
@@ -191,24 +174,20 @@ def test_a_table_sorts_and_filters_and_keeps_its_notes(browser, tmp_path):
     assert browser.evaluate("document.querySelector('#measured details[open] [aria-live]').textContent") == " 1 of 7"
 
 
-def at(browser, selector):
-    """Move the pointer to the middle of an element; what the page shows there."""
-    found = browser.evaluate(
-        f"""(() => {{ const one = document.querySelector({selector!r}); one.scrollIntoView({{block: 'center'}});
-        const box = one.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; }})()"""
-    )
-    browser.send("Input.dispatchMouseEvent", type="mouseMoved", x=found[0], y=found[1])
-    return browser.evaluate("document.querySelector('.tip').hidden ? '' : document.querySelector('.tip').textContent")
-
-
 def test_values_and_meanings_are_shown_under_the_pointer(browser, tmp_path):
     browser.show(report(tmp_path), width=1280)
-    assert at(browser, "#measured svg g.best .dot").startswith("BatchNorm MLP on fresh rows 95.0 % [93.0 %, 97.0 %]")
+    assert under_pointer(browser, "#measured svg g.best .dot").startswith(
+        "BatchNorm MLP on fresh rows 95.0 % [93.0 %, 97.0 %]"
+    )
     browser.evaluate("document.querySelector('#training').open = true")
-    assert at(browser, "#training circle") == "loss, epoch 1: 1"
-    assert at(browser, "thead .word[data-value^=bits]").startswith("bits: what a sample reveals of z beyond y")
-    assert at(browser, ".answers a.word[href='#w-best-attack-found']").startswith("best attack found: the adaptive")
-    assert at(browser, "h1") == ""
+    assert under_pointer(browser, "#training circle") == "loss, epoch 1: 1"
+    assert under_pointer(browser, "thead .word[data-value^=bits]").startswith(
+        "bits: what a sample reveals of z beyond y"
+    )
+    assert under_pointer(browser, ".answers a.word[href='#w-best-attack-found']").startswith(
+        "best attack found: the adaptive"
+    )
+    assert under_pointer(browser, "h1") == ""
     browser.evaluate("document.querySelector('a.word').click()")
     assert not browser.evaluate("location.hash")
 
@@ -217,11 +196,7 @@ def test_contents_follow_and_open_what_they_lead_to(browser, tmp_path):
     browser.show(report(tmp_path), width=1280)
     assert browser.evaluate("getComputedStyle(document.querySelector('nav')).position") == "sticky"
     browser.evaluate("document.querySelector('nav a[href=\"#training\"]').click()")
-    deadline = time.monotonic() + 10
-    current = "document.querySelector('nav [aria-current]')?.hash"
-    while browser.evaluate(current) != "#training" and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert browser.evaluate(current) == "#training"
+    assert wait_for(browser, "document.querySelector('nav [aria-current]')?.hash", "#training") == "#training"
     assert browser.evaluate("document.querySelector('#training').open")
 
 
@@ -260,6 +235,14 @@ def test_the_preview_with_its_camera_aid_fits_and_has_no_fault(browser):
         sink.local({"late": 3}, {"focus": 9, "cut": 3, "blob": 2}, 4.2)
         assert found(browser, f"http://127.0.0.1:{sink.port}/", wait_s=0.6) == NOTHING
         assert not browser.evaluate("document.getElementById('camera-aid').hidden")
+        assert browser.evaluate("document.getElementById('age').textContent").endswith(" s ago")
+        drawn = "Array.from(document.getElementById('strip').getContext('2d').getImageData({}, 1, 1, 1).data)"
+        wait_for(browser, drawn.format(661) + "[3]", 255)  # the newest is at the right, and nothing is next to it yet
+        assert browser.evaluate(drawn.format(661))[3] == 255
+        assert browser.evaluate(drawn.format(601))[3] == 0
+        # Five seconds later by the clock of the page, the first has moved on.
+        browser.evaluate("strip_at -= EVERY_MS; shown = null")
+        assert wait_for(browser, drawn.format(601) + "[3]", 255) == 255
     finally:
         sink.close()
 

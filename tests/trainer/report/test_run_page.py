@@ -12,7 +12,7 @@ from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.card import SUBSTITUTED
 from edgeveil.trainer.audit.findings import Finding, attacks
-from edgeveil.trainer.report import frontier, pictures
+from edgeveil.trainer.report import card_page, frontier, pictures
 from edgeveil.trainer.report import frontier as page_facts
 from edgeveil.trainer.report.figures import MOST_DOTS, Scale, curves, readers
 from tests.support.audit_documents import before, document
@@ -317,6 +317,16 @@ def test_the_figure_has_each_attack_once_at_its_best_setting(audit):
     assert figure["rows"][-1]["text"] == "raw samples: D_z 97.0 % [95.0 %, 99.0 %]"
     assert figure["mark_text"] == "parity alone: 60.0 %"
     assert readers({**audit, "findings": []}) is None
+
+
+def test_the_same_page_is_the_same_bytes_whether_its_templates_were_compiled_before():
+    """The card of a bundle is made again where it is verified. A word is explained first in the verdict, which stands
+    first, and not in a text of a template, which could be read when that is compiled."""
+    card_page._compiled.cache_clear()
+    first, second = (frontier.render(values(document(best=0.63))) for _ in range(2))
+    assert first == second
+    verdict = first.partition('<div class="verdict')[2].partition("</div>")[0]
+    assert 'href="#w-y-alone"' in verdict
 
 
 def test_a_word_is_explained_where_it_first_stands(audit):

@@ -21,8 +21,8 @@ from edgeveil.trainer.audit.probes import Probe
 from edgeveil.trainer.audit.probes.areas import Scored
 from edgeveil.trainer.audit.probes.membership import ASKED, FEWEST, FEWEST_UNITS, MOST, not_run
 from edgeveil.trainer.audit.sections import About
-from edgeveil.trainer.audit.subject import KERAS, running
-from edgeveil.trainer.datasets.base import Dataset, SliceName
+from edgeveil.trainer.audit.subject import KERAS, Subject, running
+from edgeveil.trainer.datasets.base import Dataset, Part, SliceName
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.ext.private import HEAD
 from edgeveil.trainer.graphs.macs import keras_macs
@@ -76,12 +76,46 @@ def only_logits(manifest: Mapping[str, Any], found: Network, classes: int) -> di
     return {**manifest, "stages": stages[: last + 1], "outputs": [output], "stream": None}
 
 
-def run(logits: Logits, shipped: Any, dataset: Dataset, training: Training, budget: Budget, seed: int) -> list[Finding]:
-    """AUC and true positives at 1 % false ones, of the attack by the loss and of LiRA.
+@dataclass(frozen=True)
+class Attacked:
+    """The score (n,) of each attack, by its name, of rows ``part``; which are ``member``, and the ``unit`` of each.
 
-    ``logits`` asks the artefact, of raw samples (n, ...); ``shipped`` is the same network in Keras, from the unit cube
-    to the logits alone, of which shadows take the shape. As many others as members, so that a shadow, trained on half
-    of both, sees as many rows as the network did.
+    ``rng`` has drawn them, and draws on.
+    """
+
+    part: Part
+    member: np.ndarray
+    unit: np.ndarray
+    scores: Mapping[str, np.ndarray]
+    rng: np.random.Generator
+
+    def findings(self) -> list[Finding]:
+        """AUC and true positives at 1 % false ones, of each attack."""
+        fold = np.zeros(len(self.member), np.int64)
+        return [
+            Scored(score, self.member, fold, self.unit, self.unit).finding(
+                ASKED, attack, figure, self.rng, text=MEANING
+            )
+            for attack, score in self.scores.items()
+            for figure in ("auc", "recognised")
+        ]
+
+
+def attacked(
+    logits: Logits,
+    shipped: Any,
+    dataset: Dataset,
+    training: Training,
+    budget: Budget,
+    seed: int,
+    *,
+    seen: Logits | None = None,
+) -> Attacked | str:
+    """Scores of the attack by the loss and of LiRA; as text, why there are none.
+
+    ``logits`` asks the artefact, of raw samples (n, ...); ``shipped`` is the same network in Keras, from what it has
+    ``seen`` of them (None: the unit cube) to the logits alone, of which shadows take the shape. As many others as
+    members, so that a shadow, trained on half of both, sees as many rows as the network did.
     """
     rng = np.random.default_rng([seed, 7])
     members = fit_and_validation(dataset, training.slice)[0].index
@@ -93,21 +127,21 @@ def run(logits: Logits, shipped: Any, dataset: Dataset, training: Training, budg
     unit = np.arange(len(member)) if part.cluster is None else part.cluster
     units = [len(np.unique(unit[member == side])) for side in (True, False)]
     if min(map(len, sides)) < FEWEST or min(units) < FEWEST_UNITS:
-        reason = (
+        return (
             f"{len(members)} rows of {units[0]} units trained the network and {len(others)} of {units[1]} did not; "
             f"at least {FEWEST} of {FEWEST_UNITS} of each are needed"
         )
-        return [not_run(attack, reason) for attack in (LOSS, LIRA)]
     target = confidence(logits(part.x), part.y)
     inside = halves(len(member), SHADOWS[budget.name], rng)
-    shadows = _shadows(shipped, dataset.unit(part.x), part.y, inside, training, budget, seed)
+    shadows = _shadows(shipped, (seen or dataset.unit)(part.x), part.y, inside, training, budget, seed)
     scores = {LOSS: target, LIRA: likelihood_ratio(target, shadows, inside)}
-    fold = np.zeros(len(member), np.int64)
-    return [
-        Scored(score, member, fold, unit, unit).finding(ASKED, attack, figure, rng, text=MEANING)
-        for attack, score in scores.items()
-        for figure in ("auc", "recognised")
-    ]
+    return Attacked(part, member, unit, scores, rng)
+
+
+def run(logits: Logits, shipped: Any, dataset: Dataset, training: Training, budget: Budget, seed: int) -> list[Finding]:
+    """The findings of both attacks, of ``attacked``."""
+    found = attacked(logits, shipped, dataset, training, budget, seed)
+    return [not_run(attack, found) for attack in (LOSS, LIRA)] if isinstance(found, str) else found.findings()
 
 
 def _shadows(
@@ -159,28 +193,38 @@ class ArtefactMembership(Probe):
 
     def run(self, about: About) -> list[Finding]:
         """None of a bundle without networks, nor of a board's outputs."""
-        import keras
-
         subject, dataset, effort = about.subject, about.dataset, (about.budget, about.seed)
         if not subject.manifest["models"] or about.there is not None:
             return []
-        decider = network(subject.manifest, HEAD)
-        if decider is not None:
-            model = about.run.perturber().models[decider.model]
-            logits = model.outputs[model.output_names.index(decider.output)]
-        if decider is None or logits.shape[-1] != len(dataset.y_names):
+        decided = decider(subject, about.run, about.classifiers["target"], dataset)
+        if decided is None:
             target = about.run.recipe.data.target
             return [not_run(NAME, f"no network of it decides {target}, whose logits this attack reads")]
-        shipped = keras.Model(model.inputs[0], logits)
-        # The network may be D_y itself.
-        mine, theirs = model.get_weights(), about.classifiers["target"].get_weights()
-        itself = len(mine) == len(theirs) and all(map(np.array_equal, mine, theirs))
-        training = _as_trained(about.run, itself=itself)
+        found, shipped, training = decided
         if subject.artefact == KERAS:
             return run(lambda x: predict(shipped, dataset.unit(x)), shipped, dataset, training, *effort)
-        manifest = only_logits(subject.manifest, decider, len(dataset.y_names))
+        manifest = only_logits(subject.manifest, found, len(dataset.y_names))
         with running(replace(subject, manifest=manifest), about.run) as ask:
             return run(lambda x: ask(x)["logits"], shipped, dataset, training, *effort)
+
+
+def decider(subject: Subject, run: Run, target: Any, dataset: Dataset) -> tuple[Network, Any, Training] | None:
+    """The network that decides y, but for the head, the same in Keras up to its logits, and how it was trained.
+
+    ``target`` is D_y, which it may be itself. None where no network decides y.
+    """
+    import keras
+
+    found = network(subject.manifest, HEAD)
+    if found is None:
+        return None
+    model = run.perturber().models[found.model]
+    logits = model.outputs[model.output_names.index(found.output)]
+    if logits.shape[-1] != len(dataset.y_names):
+        return None
+    mine, theirs = model.get_weights(), target.get_weights()
+    itself = len(mine) == len(theirs) and all(map(np.array_equal, mine, theirs))
+    return found, keras.Model(model.inputs[0], logits), _as_trained(run, itself=itself)
 
 
 def _as_trained(run: Run, *, itself: bool) -> Training:

@@ -8,7 +8,7 @@ for all. A module of PyTorch is a Keras model by then (``trainer.networks.torch_
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from edgeveil.devices.profiles import CONVERTERS as USUAL
 from edgeveil.devices.profiles import Profile
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.registry import Kind, Registry
+from edgeveil.trainer.interrupts import point
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.runs.run import package_versions
 
@@ -106,15 +107,20 @@ def _not_here(kind: Kind) -> str:
 # A Keras model as a function of named tensors of a fixed batch, and calibration rows, for all of them.
 
 
-def calibration_rows(calibration: Mapping[str, np.ndarray] | None) -> list[dict[str, np.ndarray]]:
-    """Inputs (n, ...) by name as n batches of one row, float32. Raises ``ValueError`` without any."""
+def calibration_rows(calibration: Mapping[str, np.ndarray] | None) -> Callable[[], Iterator[dict[str, np.ndarray]]]:
+    """Gives inputs (n, ...) by name as n batches of one row, float32; Ctrl-C ends between two of them.
+
+    Raises ``ValueError`` without any.
+    """
     if not calibration:
         raise ValueError("int8 needs calibration rows")
-    count = len(next(iter(calibration.values())))
-    return [
-        {name: np.asarray(values[row : row + 1], np.float32) for name, values in calibration.items()}
-        for row in range(count)
-    ]
+
+    def rows() -> Iterator[dict[str, np.ndarray]]:
+        for row in range(len(next(iter(calibration.values())))):
+            point()
+            yield {name: np.asarray(values[row : row + 1], np.float32) for name, values in calibration.items()}
+
+    return rows
 
 
 def input_shapes(model: Any, batch: int = 1) -> dict[str, tuple[int, ...]]:

@@ -120,7 +120,7 @@ def _ranges(float32: bytes, calibration: Mapping[str, np.ndarray] | None) -> dic
     ]
     low: dict[str, np.ndarray] = {}
     high: dict[str, np.ndarray] = {}
-    for row in calibration_rows(calibration):
+    for row in calibration_rows(calibration)():
         runner(**row)
         for one in tensors:
             try:
@@ -154,6 +154,10 @@ def _objects(data: bytes) -> tuple[Any, Any, Any]:
 
     model = schema.ModelT.InitFromPackedBuf(data, 0)
     (graph,) = model.subgraphs
+    for buffer in model.buffers:
+        if buffer.offset > 1:  # a large one lies after the flatbuffer
+            buffer.data = np.frombuffer(data, np.uint8, buffer.size, buffer.offset)
+            buffer.offset = buffer.size = 0
     return model, graph, schema
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.export.converters.converter import input_shapes
 from edgeveil.trainer.export.converters.onnx_files import OnnxConverter, tidy
+from edgeveil.trainer.interrupts import point
 from edgeveil.trainer.tensorflow_quiet import quiet
 
 NEWEST = 18  # what torch.onnx writes
@@ -59,6 +60,7 @@ def _run(words: list[str]) -> None:
         )
     except subprocess.TimeoutExpired:
         raise BadInput(f"keras-onnx: torch.onnx was not done after {LIMIT_S} s: take tf2onnx for this model.") from None
+    point()  # Ctrl-C ends the worker as well
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][:300]
         raise ValueError(f"torch.onnx: {last}")

@@ -54,7 +54,7 @@ def _int8(float32: Any, calibration: Mapping[str, np.ndarray] | None) -> Any:
     import onnx
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
-    rows = iter(calibration_rows(calibration))
+    rows = calibration_rows(calibration)()
 
     class Rows(CalibrationDataReader):
         def get_next(self) -> dict[str, np.ndarray] | None:

@@ -58,8 +58,7 @@ def _convert(folder: str, precision: str, calibration: Mapping[str, np.ndarray] 
     if precision == "float16":
         converter.target_spec.supported_types = [tf.float16]
     if precision == "int8":
-        rows = calibration_rows(calibration)
-        converter.representative_dataset = lambda: rows
+        converter.representative_dataset = calibration_rows(calibration)
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
         converter.inference_input_type = converter.inference_output_type = tf.int8
     return bytes(converter.convert())

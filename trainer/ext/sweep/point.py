@@ -19,6 +19,7 @@ import numpy as np
 from scipy import stats
 
 from edgeveil.edge_runtime.errors import EdgeVeilError, LimitNotMet
+from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts, cross_validated
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem
 from edgeveil.trainer.attacks.protocol import Adversary
@@ -37,9 +38,12 @@ from edgeveil.trainer.perturbers.label_only import from_classifier
 from edgeveil.trainer.recipe.perturber import of_kind
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.recipe.training_sections import Limits
+from edgeveil.trainer.report.pictures import strip
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.train import train
+
+SHOWN = 10  # samples in the picture of a point
 
 
 def measure_point(recipe: Recipe, *, floor: bool, out: Path, budget: str, attacks: str) -> dict[str, Any]:
@@ -56,7 +60,14 @@ def measure_point(recipe: Recipe, *, floor: bool, out: Path, budget: str, attack
     dataset, two = run.sample(), lent.classifiers()
     fitted = from_classifier(dataset.for_training(), two["target"]) if floor else run.perturber()
     named = tuple(getattr(recipe.perturber, "keep", ()))
-    figures = measure(dataset, fitted, two, attacks=attacks, seed=recipe.seed, limits=recipe.limits, named=named)
+    figures = measure(
+        *(dataset, fitted, two),
+        attacks=attacks,
+        seed=recipe.seed,
+        limits=recipe.limits,
+        named=named,
+        pictures=out / "pictures",
+    )
     versions, machine = environment()
     spent = round(sum(run.facts["wall_time_s"].values()), 1)
     limit_met = floor or bool(run.facts["limit_met"])
@@ -94,10 +105,12 @@ def measure(
     seed: int,
     limits: Limits | None = None,
     named: tuple[str, ...] = (),
+    pictures: Path | None = None,
 ) -> dict[str, Any]:
     """Leakage, utility and kept properties of ``fitted`` on the test slice; ``two`` are D_y and D_z.
 
-    The verdict is an audit's, by the recipe's ``limits``; ``named`` is what it asks to keep.
+    The verdict is an audit's, by the recipe's ``limits``; ``named`` is what it asks to keep. ``pictures`` is a folder
+    for a picture of what is sent, where that is one.
     """
     rows = dataset.slices.rows()
     perturbed = perturb_with(fitted, dataset, rows)
@@ -128,6 +141,8 @@ def measure(
         shape = (len(dataset.y_names), codes, len(dataset.z_names))
         document["bits_over_null"] = bits_over_null(part, values, shape, rng)
     frames = perturbed.released.x[first:]
+    if pictures is not None and dataset.input.kind == "image":
+        document["pictures"] = drawn(dataset, frames[np.argsort(part.y[:SHOWN], kind="stable")], pictures)
     distance = (dataset.unit(part.x) - dataset.unit(frames)).reshape(len(part), -1)
     units = len(part) if part.cluster is None else len(np.unique(part.cluster))
     clusters = None if part.cluster is None else {"kind": dataset.cluster_kind, "test": units}
@@ -151,6 +166,15 @@ def measure(
             "distance": float(np.linalg.norm(distance, axis=1).mean()),
         }
     )
+
+
+def drawn(dataset: Dataset, frames: np.ndarray, folder: Path) -> str:
+    """Some frames next to each other, as a PNG of that folder: its name, by what it shows."""
+    data = strip(dataset.unit(frames[:SHOWN]), 0.0, 1.0)
+    name = f"{hashlib.sha256(data).hexdigest()[:16]}.png"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(folder / name, data)
+    return name
 
 
 def bits_over_null(

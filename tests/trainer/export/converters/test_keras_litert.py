@@ -23,6 +23,13 @@ def limited():
     return conv_generator((8, 8, 1), width=8, halvings=1, blocks=1)
 
 
+def dense():
+    """A generator of vectors, whose weights are large enough to lie after the flatbuffer."""
+    from edgeveil.models.generators import mlp_generator
+
+    return mlp_generator(520, width=256, blocks=2)
+
+
 def outputs(data, model, precision, rows):
     names = {"inputs": [t.name for t in model.inputs], "outputs": list(model.output_names)}
     facts = artefact_entry(data, read(data, "tflite"), file="a.tflite", precision=precision, max_abs=1.0, **names)
@@ -33,7 +40,7 @@ def outputs(data, model, precision, rows):
         backend.close()
 
 
-@pytest.mark.parametrize("make", [image_net, two_input_net, classifier, limited])
+@pytest.mark.parametrize("make", [image_net, two_input_net, classifier, limited, dense])
 def test_every_precision_matches_keras_and_passes_the_lints(make):
     model = make()
     rows = calibration(model)

@@ -6,16 +6,18 @@ import re
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from matplotlib.image import imread as read_image
 
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.trainer.attacks import run_all
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.audit.findings import kept
-from edgeveil.trainer.datasets.base import Part
+from edgeveil.trainer.datasets.base import InputSpec, Part
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.ext.sweep import axes as engines
 from edgeveil.trainer.ext.sweep import axes as sweep
@@ -228,8 +230,12 @@ def test_a_sweep_attacks_as_the_audit_does(names, tmp_path, monkeypatch):
     export(trained.folder, ["jetson-nano"], tmp_path / "export")
     audited = audit(tmp_path / "export", run=trained.folder, artefact="keras")
     point = measuring.measure(
-        trained.dataset(), trained.perturber(), trained.classifiers(), attacks="all", seed=trained.recipe.seed
+        *(trained.dataset(), trained.perturber(), trained.classifiers()),
+        attacks="all",
+        seed=trained.recipe.seed,
+        pictures=tmp_path / "pictures",
     )
+    assert "pictures" not in point  # these samples are vectors
     rows = fields(audited)
     assert point["attacked_by"] == [row["name"] for row in rows["adversaries"]]
     assert point["not_run"] == rows["not_run"]
@@ -238,6 +244,18 @@ def test_a_sweep_attacks_as_the_audit_does(names, tmp_path, monkeypatch):
     assert point["leak"]["accuracy"] == pytest.approx(rows["worst_adaptive"]["accuracy"], abs=0.05)
     reader = kept(audited)
     assert list(point["target"].values()) == [reader.value, *reader.interval]
+
+
+def test_a_point_has_a_picture_of_what_it_sends_named_by_what_it_shows(tmp_path):
+    spec = InputSpec("image", (4, 4, 1), "uint8", 0.0, 16.0)
+    dataset = SimpleNamespace(unit=lambda x: x / 16.0, input=spec)
+    frames = np.full((12, 4, 4, 1), 8, np.uint8)
+    names = {measuring.drawn(dataset, frames, tmp_path / "pictures") for _ in range(2)}
+    names.add(measuring.drawn(dataset, frames * 0, tmp_path / "pictures"))
+    assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == sorted(names)
+    assert len(names) == 2
+    for name in names:
+        assert read_image(tmp_path / "pictures" / name).shape == (4, measuring.SHOWN * 5, 4)  # a line apart
 
 
 def test_bits_of_recordings_are_over_a_null_of_whole_recordings():
