@@ -40,7 +40,7 @@ def tree(tmp_path):
 def module(board, tmp_path):
     """The page's script, for this board and its runtime; what it asks of systemctl is in ``tmp_path / "asked"``."""
     page = (ROOT / "docs/how-to/update-and-roll-back.md").read_text()
-    script = re.search(r"```sh\n(#!/bin/sh\n.*?)```", page, re.DOTALL)[1]
+    script = re.search(r"```bash\n(#!/bin/sh\n.*?)```", page, re.DOTALL)[1]
     runtime, systemctl = board.script(tmp_path / "edge", ""), tmp_path / "systemctl"
     systemctl.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n')
     systemctl.chmod(0o755)
