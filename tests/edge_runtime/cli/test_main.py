@@ -286,7 +286,7 @@ def test_version_and_help(capsys):
 
 def test_every_command_has_an_example_that_is_understood(capsys):
     (commands,) = (action.choices for action in main._parser()._actions if action.dest == "command")
-    assert len(commands) == 20
+    assert len(commands) == 19
     for command in commands:
         code, text, _ = edge(capsys, command, "--help")
         assert code == 0

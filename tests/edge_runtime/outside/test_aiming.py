@@ -107,22 +107,6 @@ def test_a_clock_that_does_not_move_on_ends_nothing_early_and_a_past_time_shows_
     assert (reader.shown, (tmp_path / "back").exists()) == (b"", True)
 
 
-def test_where_the_connection_is_lost_it_ends_at_once(tmp_path):
-    terminal = Terminal()
-    child = os.fork()
-    if child == 0:
-        try:
-            terminal.hang_up()  # this end is the connection's
-            aiming.run(endless, lent(tmp_path), terminal.handle, time.monotonic() + 60, time.monotonic)
-        finally:
-            os._exit(0)
-    wait_for(lambda: chr(0x28FF) in terminal.read(0.02).decode("utf-8", "replace"))
-    assert not (tmp_path / "back").exists()
-    terminal.hang_up()
-    wait_for((tmp_path / "back").exists)
-    os.waitpid(child, 0)
-
-
 def test_behind_a_line_that_hangs_it_ends_by_the_clock(tmp_path):
     began = time.monotonic()
     aiming.run(endless, lent(tmp_path), Terminal().handle, began + 0.5, time.monotonic)

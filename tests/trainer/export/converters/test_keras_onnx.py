@@ -14,9 +14,7 @@ from edgeveil.trainer.graphs.files import read
 from tests.support.export_models import calibration, image_net, two_input_net
 
 LIMITS = {"float32": 1e-5, "float16": 5e-3, "int8": 0.12}
-one_of = pytest.mark.parametrize(
-    ("make", "opset"), [(image_net, 13), pytest.param(two_input_net, 19, marks=pytest.mark.nightly)]
-)
+one_of = pytest.mark.parametrize(("make", "opset"), [(image_net, 13), (two_input_net, 19)])
 
 
 @pytest.mark.torch
