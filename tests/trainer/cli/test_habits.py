@@ -112,6 +112,7 @@ def test_plumbing_is_hidden_but_there(capsys):
     assert shown == {
         "run",
         "verify",
+        "aim",
         "bench",
         "install",
         "update",
