@@ -52,6 +52,12 @@ class Terminal:
             self.shown += data
         return self.shown
 
+    def read_until(self, mark):
+        """What was shown, up to this mark at least; more may come as fast as it is read."""
+        while mark not in self.shown:
+            assert select.select([self._ours], [], [], 20)[0], "nothing more is shown"
+            self.shown += os.read(self._ours, 2**16)
+
     def hang_up(self):
         os.close(self._ours)
 
@@ -105,6 +111,22 @@ def test_it_ends_by_the_clock_and_the_service_has_its_camera_again(tmp_path, rea
 def test_a_clock_that_does_not_move_on_ends_nothing_early_and_a_past_time_shows_nothing(tmp_path, reader):
     aiming.run(endless, lent(tmp_path), reader.handle, 10.0, lambda: 10.0)
     assert (reader.shown, (tmp_path / "back").exists()) == (b"", True)
+
+
+def test_where_the_connection_is_lost_it_ends_at_once(tmp_path):
+    terminal = Terminal()
+    child = os.fork()
+    if child == 0:
+        try:
+            terminal.hang_up()  # this end is the connection's
+            aiming.run(endless, lent(tmp_path), terminal.handle, time.monotonic() + 60, time.monotonic)
+        finally:
+            os._exit(0)
+    terminal.read_until(chr(0x28FF).encode())
+    assert not (tmp_path / "back").exists()
+    terminal.hang_up()
+    wait_for((tmp_path / "back").exists)
+    os.waitpid(child, 0)
 
 
 def test_behind_a_line_that_hangs_it_ends_by_the_clock(tmp_path):
