@@ -139,7 +139,7 @@ def test_the_assessment_has_the_four_headings_and_the_cards_numbers(work, edgeve
     assert "hue" in page.partition("What else can be read")[2]
     for line in found["not_covered"]:
         assert line.replace("'", "&#39;") in page
-    assert not re.search(r"(src|href)=\"[^#]", page)  # one file, that asks nobody for more
+    assert not re.search(r"(src|href)=\"[^#]", page)  # one file, which fetches nothing
 
 
 @pytest.mark.parametrize("name", [name for _, names in (*RETAINED, *FAIL_CLOSED) for name in names])

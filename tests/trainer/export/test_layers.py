@@ -1,4 +1,4 @@
-"""The operation that int8 harms most is named first, whoever made the files."""
+"""The operation that int8 harms most is named first, of files of each converter."""
 
 import pytest
 
