@@ -194,7 +194,10 @@ def test_one_that_updates_itself_goes_over_without_a_flash(older, here, owner, e
     # Its unit of 0.1 starts the release's runtime, which is ours, and that one installs itself.
     on_board(board, root, "recover", "--root", root)
     now = status()
-    assert now == {**there, "runtime": RUNTIME, "index": {**there["index"], "age_s": now["index"]["age_s"]}}
+    aged, keyed = {"age_s": now["index"]["age_s"]}, {"key": now["settings"]["key"]}  # it has made a key of its own
+    assert keyed["key"].startswith("edgeveil-ed25519 ")
+    changed = {"index": {**there["index"], **aged}, "settings": {**there["settings"], **keyed}}
+    assert now == {**there, "runtime": RUNTIME, **changed}
     chain = take_over(edgeveil, owner) / "trust-chain.json"
     assert "taken" in on_board(board, root, "trust", str(chain), "--root", root)
     assert "runs already" in timer()

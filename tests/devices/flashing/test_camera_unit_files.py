@@ -57,7 +57,7 @@ def test_one_process_has_the_network_another_the_frames_and_the_third_none_of_th
     assert lines(made, service_files.INSIDE, "ReadWritePaths") == ["/run/edgeveil", "/run/edgeveil-camera"]
     assert "/run/edgeveil-camera" not in made[service_files.UNIT_FOLDER + service_files.MAIN].decode()
     # The sending process is neither the owner nor in the group of the folder where raw frames go.
-    (_, folder) = lines(made, service_files.RECOVER, "ExecStartPre")
+    folder = lines(made, service_files.RECOVER, "ExecStartPre")[-1]
     assert folder == "/usr/bin/install -d -m 0710 -o edgeveil-inside -g edgeveil-camera /run/edgeveil-camera"
 
 
