@@ -3,14 +3,12 @@
 It is cut off as the inside of a service is (``sandbox.isolation``), and no write of its can make a file longer.
 """
 
-import json
-import os
 import signal
 import time
 from typing import Any, Callable, Dict, NamedTuple
 
-from edgeveil.edge_runtime import machine
-from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, FrameDropped, PrivacyStop, describe
+from edgeveil.edge_runtime.errors import BadInput, FrameDropped
+from edgeveil.edge_runtime.inside.recording import run_cut_off, write
 from edgeveil.edge_runtime.kinds import SOURCES, check_sensor, fact_of
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.sandbox import hardening
@@ -34,26 +32,13 @@ def run(
         signal.signal(number, signal.SIG_DFL)
     # It ends this process in time, whatever it waits for.
     signal.setitimer(signal.ITIMER_REAL, max(until_s - clock(), 0.001))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both processes: the other decides
-    hardening.no_core_dumps()
-    hardening.end_with_parent()
-    hardening.close_outputs()
-    hardening.limit_memory(machine.process_limit_bytes())
-    document: Dict[str, Any] = {}
-    try:
+
+    def work(_document: Dict[str, Any]) -> None:
         isolation = Isolation(source, "numpy")
         isolation.enter(namespace=not needs_network(source, "cpu"))
         _show(manifest, source, isolation, ends, until_s, clock)
-        code = 0
-    except EdgeVeilError as error:
-        code, document["problem"] = error.exit_code, str(error)
-    except BrokenPipeError:
-        return 4  # the other process has ended
-    except Exception as error:
-        code = PrivacyStop.exit_code
-        document["problem"] = "stopped by an unexpected {}; please report this line".format(describe(error))
-    _write(ends.status, json.dumps(dict(document, code=code)).encode())
-    return code
+
+    return run_cut_off(work, ends.status, {})
 
 
 def _show(
@@ -80,9 +65,4 @@ def _show(
                 return
             if clock() >= due_s:
                 due_s = clock() + EVERY_S
-                _write(ends.edges, edges(raw._data, low=low, high=high))
-
-
-def _write(handle: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(handle, data) :]
+                write(ends.edges, edges(raw._data, low=low, high=high))

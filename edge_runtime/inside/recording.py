@@ -6,7 +6,7 @@ It is cut off as the inside of a service is (``sandbox.isolation``), and no writ
 import json
 import os
 import signal
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, FrameDropped, PrivacyStop, describe
@@ -33,18 +33,29 @@ def run(manifest: Manifest, source: str, key: bytes, ends: Ends, labels: Any) ->
     """
     stopping: List[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: stopping.append(number))
+
+    def work(document: Dict[str, Any]) -> None:
+        sealer = Sealer(key, lambda data: write(ends.sealed, data))
+        isolation = Isolation(source, "numpy")
+        document["isolation"] = isolation.enter(namespace=not needs_network(source, "cpu"))
+        _frames(manifest, source, sealer, isolation, ends, labels, stopping, document)
+        sealer.close()
+
+    return run_cut_off(work, ends.status, {"frames": 0, "dropped": {}})
+
+
+def run_cut_off(work: Callable[[Dict[str, Any]], None], status: int, document: Dict[str, Any]) -> int:
+    """Do ``work`` in this process, which sees raw frames and writes to its pipes alone; the exit code.
+
+    ``work`` fills in the ``document`` that goes to ``status`` with the code and the problem.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both processes: the other decides
     hardening.no_core_dumps()
     hardening.end_with_parent()
     hardening.close_outputs()
     hardening.limit_memory(machine.process_limit_bytes())
-    document: Dict[str, Any] = {"frames": 0, "dropped": {}}
     try:
-        sealer = Sealer(key, lambda data: _write(ends.sealed, data))
-        isolation = Isolation(source, "numpy")
-        document["isolation"] = isolation.enter(namespace=not needs_network(source, "cpu"))
-        _frames(manifest, source, sealer, isolation, ends, labels, stopping, document)
-        sealer.close()
+        work(document)
         code = 0
     except EdgeVeilError as error:
         code, document["problem"] = error.exit_code, str(error)
@@ -53,7 +64,7 @@ def run(manifest: Manifest, source: str, key: bytes, ends: Ends, labels: Any) ->
     except Exception as error:
         code = PrivacyStop.exit_code
         document["problem"] = "stopped by an unexpected {}; please report this line".format(describe(error))
-    _write(ends.status, json.dumps(dict(document, code=code)).encode())
+    write(status, json.dumps(dict(document, code=code)).encode())
     return code
 
 
@@ -124,6 +135,7 @@ def _said(pipe: int, text: bytes) -> Tuple[List[Any], bytes]:
     return [json.loads(line.decode()) for line in lines], rest
 
 
-def _write(handle: int, data: bytes) -> None:
+def write(handle: int, data: bytes) -> None:
+    """All of it, into a pipe."""
     while data:
         data = data[os.write(handle, data) :]
