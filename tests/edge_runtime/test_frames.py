@@ -145,6 +145,7 @@ def test_nothing_but_the_pipeline_and_the_identity_check_opens_a_raw_frame():
         "pipeline/perturber.py",
         "pipeline/crops.py",
         "pipeline/live.py",
+        "inside/aiming.py",  # edges alone, for the terminal of the one who aims it
         "inside/recording.py",  # sealed to the owner's key
         "sources/feeding.py",  # to the inside, through a pipe
         "sources/series.py",  # into windows, within the inside
