@@ -26,6 +26,9 @@ EXPORTED = (
     r"  [a-z\d-]+ +(tflite|onnx)-(int8|float\d\d) +exported[;,] .+",
     "Compared with Keras, in units of x':",
     r"  (tflite|onnx)-\S+ +off by at most .+",
+    r"int8 of [\w-]+ is furthest from float32 in .+",
+    r"Made by [\w.-]+ \(.+\)",
+    r"[a-z\d-]+: .+; for a new board take .+",
 )
 DEVELOPMENT = r"\*\*\* DEVELOPMENT BUNDLE: .+ \*\*\*"
 LEAKS = r"note: digits-codebook: its audit found that it leaks; its privacy card says what"  # at most: not in all seeds
