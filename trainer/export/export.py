@@ -253,7 +253,9 @@ def _export(
             f"{artefact.why_not(fitted.kind, chosen[0].artefacts[0])}."
         )
     formats = [one.format for one in exported if one.format != "numpy"]
-    converters = converter.choose(chosen, formats) if fitted.given is None else {}
+    # Next to a file that was given may stand networks of ours, which bring its input and output to the sample's.
+    ours = any(not isinstance(network, GivenFile) for network in fitted.models.values())
+    converters = converter.choose(chosen, formats) if ours else {}
     packages = [*PACKAGES, *(name for one in converters.values() for name in one.packages if name not in PACKAGES)]
     with progress("export", total=(len(fitted.models) + 1) * len(exported) + 2) as count:
 

@@ -145,7 +145,7 @@ def board(tmp_path, monkeypatch, receivers):
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     monkeypatch.setattr(paths, "DEFAULT_PATH", str(config))
     monkeypatch.setattr(paths, "SYSTEMD", str(tmp_path))
-    done = subprocess.run(["systemctl", "restart", "edgeveil"], check=False)
+    done = subprocess.run([str(tmp_path / "bin/systemctl"), "restart", "edgeveil"], check=False)
     assert done.returncode == 0, (tmp_path / "pid.log").read_text()
     yield tmp_path
     if (tmp_path / "pid").exists():
