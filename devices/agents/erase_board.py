@@ -4,6 +4,7 @@ This file is sent alone to a board. ``JOB`` has all names and paths (``devices/f
 stopped first and its settings go last, for they name its folder: after an interruption the same command ends the rest.
 """
 
+import contextlib
 import errno
 import grp
 import json
@@ -224,10 +225,8 @@ def _bytes(path: str) -> int:
     size = 0
     for folder, _, names in os.walk(path):
         for name in names:
-            try:
+            with contextlib.suppress(FileNotFoundError):  # of a service that still runs
                 size += os.lstat(os.path.join(folder, name)).st_size
-            except FileNotFoundError:
-                pass  # of a service that still runs
     return size
 
 

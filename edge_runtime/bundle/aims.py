@@ -5,6 +5,7 @@ set right when it ends: what a power cut hides is counted in full. ``until_s`` i
 start (``time.monotonic``), and holds in the boot ``boot`` alone.
 """
 
+import contextlib
 import os
 import time
 from typing import Any, Callable, Dict, NamedTuple
@@ -126,10 +127,8 @@ class Watch(object):
         now = self._clock()
         if now >= self._look_s:
             self._look_s = now + LOOK_S
-            try:
+            with contextlib.suppress(DeviceFailed):  # ``status`` says it; a running aim still ends in its time
                 self._aims = read_aims(self._root)
-            except DeviceFailed:
-                pass  # ``status`` says it; a running aim still ends in its time
         return self._aims
 
     def goes_on(self) -> bool:

@@ -16,7 +16,7 @@ from edgeveil.edge_runtime.signing import envelope as envelopes
 from edgeveil.edge_runtime.signing.roles import Role
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.edge_runtime.util.atomic import write_atomic
-from edgeveil.edge_runtime.util.filesystem import Filesystem, read_strict
+from edgeveil.edge_runtime.util.filesystem import Filesystem, read_strict, replace_file
 
 STATE_FILE, COPY_FILE = "state.json", "state-copy.json"
 RELEASES, CURRENT, PREVIOUS = "releases", "current", "previous"
@@ -101,14 +101,9 @@ def read_one(root: str, name: str) -> Optional[State]:
 def write_state(filesystem: Filesystem, root: str, state: State) -> None:
     """Replace both files, one after the other: at no moment is the copy newer. It lasts after ``sync_folder(root)``."""
     data = _encoded(state)
-    state_file, copy = os.path.join(root, STATE_FILE), os.path.join(root, COPY_FILE)
-    filesystem.write(state_file + ".tmp", data)
-    filesystem.sync(state_file + ".tmp")
-    filesystem.rename(state_file + ".tmp", state_file)
+    replace_file(filesystem, os.path.join(root, STATE_FILE), data)
     filesystem.sync_folder(root)
-    filesystem.write(copy + ".tmp", data)
-    filesystem.sync(copy + ".tmp")
-    filesystem.rename(copy + ".tmp", copy)
+    replace_file(filesystem, os.path.join(root, COPY_FILE), data)
 
 
 def board_of(trust: Union[str, "os.PathLike[str]"]) -> Optional[str]:

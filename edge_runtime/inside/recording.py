@@ -3,6 +3,7 @@
 It is cut off as the inside of a service is (``sandbox.isolation``), and no write of its can make a file longer.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -127,10 +128,8 @@ def _frames(
 
 def _said(pipe: int, text: bytes) -> Tuple[List[Any], bytes]:
     """The labels that have come since, [name, value], and the beginning of one more."""
-    try:
+    with contextlib.suppress(BlockingIOError):
         text += os.read(pipe, 2**16)
-    except BlockingIOError:
-        pass
     *lines, rest = text.split(b"\n")
     return [json.loads(line.decode()) for line in lines], rest
 

@@ -1,5 +1,6 @@
 """Notes: events from the inside to the outside, one line of JSON each."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -23,10 +24,8 @@ class Notes(object):
         line = json.dumps(dict(facts, event=event), sort_keys=True)
         if len(line) > MOST_NOTE:
             line = json.dumps({"event": event, "code": facts.get("code"), "message": "(too long)"})
-        try:
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(self._handle, line.encode("ascii") + b"\n")
-        except (BlockingIOError, BrokenPipeError):
-            pass
 
 
 Event = NamedTuple("Event", [("name", str), ("facts", Dict[str, Any])])
@@ -74,10 +73,8 @@ _BYTES = 1 << 20
 
 def widen(handle: int) -> None:
     """Enlarge a pipe to hold a few sets of pictures, if the system allows it, so that its writer need not wait."""
-    try:
+    with contextlib.suppress(OSError):
         fcntl.fcntl(handle, _F_SETPIPE_SZ, _BYTES)
-    except OSError:
-        pass
 
 
 class Pipe(object):

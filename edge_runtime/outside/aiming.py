@@ -96,10 +96,8 @@ def _show(
             if shown and select.select([], [terminal], [], 0.25)[1]:
                 os.write(terminal, CLEAR + LEAVE)
         os.close(edges)
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         os.waitpid(child, 0)
         for number, old in before.items():
             signal.signal(number, old)

@@ -1,5 +1,6 @@
 """What a board says of itself next to the service, for /metrics: temperatures, throttling, free space, its release."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -82,11 +83,8 @@ class Notifier(object):
         """Send ``READY=1``, ``STOPPING=1``, ``STATUS=...``; a closed socket is ignored."""
         if not self._address:
             return
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as messenger:
-            try:
-                messenger.sendto("\n".join(lines).encode("utf-8"), self._address)
-            except OSError:
-                pass
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as messenger, contextlib.suppress(OSError):
+            messenger.sendto("\n".join(lines).encode("utf-8"), self._address)
 
     def alive(self, now_s: float) -> None:
         """Send a heartbeat if one is due; ``now_s`` is of a monotonic clock."""

@@ -4,6 +4,7 @@ It starts the one that has the sensor (``inside.recording``) before it opens a p
 which is sealed, to a file that gets its name at the end.
 """
 
+import contextlib
 import csv
 import html
 import io
@@ -161,7 +162,5 @@ def run(inside: Callable[[Any], int], out: str, labels: Labels) -> Dict[str, Any
 
 def _stop(child: int, stopping: List[int], number: int) -> None:
     stopping.append(number)
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(child, signal.SIGTERM)
-    except ProcessLookupError:
-        pass

@@ -1,6 +1,7 @@
 """Starts the inside, listens to it, kills it if it hangs, and restarts it: after a pause, and not for ever."""
 
 import collections
+import contextlib
 import json
 import os
 import signal
@@ -333,10 +334,8 @@ class Supervisor(InsideLink):
         self._owner.say("inside-ended", message="the inside ended {}. {} It is restarted.".format(how, message))
 
     def _signal(self, number: int) -> None:
-        try:
+        with contextlib.suppress(OSError):
             self._process.send_signal(number)
-        except OSError:
-            pass
 
     def _kill(self) -> None:
         self._killed = True

@@ -13,6 +13,7 @@ not there yet has that of a fixed input. So neither number nor times of the sets
 """
 
 import collections
+import contextlib
 import queue
 import threading
 import time
@@ -437,7 +438,5 @@ def _can_reopen(error: DeviceFailed) -> bool:
 
 def _close(source: Any) -> None:
     if source is not None:
-        try:
+        with contextlib.suppress(Exception):  # it has failed already; the error may quote a frame
             source.close()
-        except Exception:  # noqa: S110 - it has failed already; the error may quote a frame
-            pass

@@ -80,10 +80,8 @@ def run(
         except subprocess.TimeoutExpired:
             pass
         finally:
-            try:
+            with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
-            except OSError:
-                pass
             process.wait()
             _end_all(uid)
         return Ended(code, _last(output), _last(error))

@@ -45,7 +45,15 @@ from edgeveil.edge_runtime.releases.store import RUNTIME as store_RUNTIME
 from edgeveil.edge_runtime.signing.envelope import parse, unverified, unwrap
 from edgeveil.edge_runtime.signing.keys import Key, public_key_line
 from edgeveil.edge_runtime.signing.roles import Role
-from edgeveil.edge_runtime.util.filesystem import Filesystem, names, read_strict, remove_tree, target
+from edgeveil.edge_runtime.util.filesystem import (
+    Filesystem,
+    names,
+    read_strict,
+    remove_tree,
+    replace_folder,
+    replace_link,
+    target,
+)
 from edgeveil.edge_runtime.util.validate import check, identifier, record, sha256, whole
 
 FOLDER, CURRENT, PREVIOUS = "runtime", "current", "previous"
@@ -212,35 +220,19 @@ class Runtimes(object):
                 remove_tree(self._filesystem, os.path.join(self._folder, name))
 
     def _stage(self, sha: str, data: bytes, note: Optional[bytes]) -> None:
-        filesystem, final = self._filesystem, os.path.join(self._folder, sha)
-        new = final + ".new"
         if not os.path.isdir(self._folder):
-            filesystem.make_folder(self._folder)
-            filesystem.sync_folder(self._root)
-        for leftover in (new, final):
-            remove_tree(filesystem, leftover)
-        filesystem.make_folder(new)
-        for name, content, mode in ((FILE, data, 0o755), (NOTE, note, 0o644)):
-            if content is not None:
-                filesystem.write(os.path.join(new, name), content, mode)
-                filesystem.sync(os.path.join(new, name))
-        filesystem.sync_folder(new)
-        filesystem.rename(new, final)
-        filesystem.sync_folder(self._folder)
+            self._filesystem.make_folder(self._folder)
+            self._filesystem.sync_folder(self._root)
+        files = [(FILE, data, 0o755)] + ([] if note is None else [(NOTE, note, 0o644)])
+        replace_folder(self._filesystem, os.path.join(self._folder, sha), files)
+        self._filesystem.sync_folder(self._folder)
 
     def _switch(self, sha: str) -> None:
         before = self.current
         if before is not None:
-            self._set_link(PREVIOUS, before)
-        self._set_link(CURRENT, sha)
+            replace_link(self._filesystem, before, os.path.join(self._folder, PREVIOUS))
+        replace_link(self._filesystem, sha, os.path.join(self._folder, CURRENT))
         self._filesystem.sync_folder(self._folder)
-
-    def _set_link(self, link: str, sha: str) -> None:
-        path = os.path.join(self._folder, link)
-        if os.path.lexists(path + ".tmp"):
-            self._filesystem.remove(path + ".tmp")
-        self._filesystem.link(sha, path + ".tmp")
-        self._filesystem.rename(path + ".tmp", path)
 
 
 def _check_starts(path: str, root: str) -> None:

@@ -48,7 +48,17 @@ from edgeveil.edge_runtime.sinks.uri import without_secrets
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.edge_runtime.util import validate as field
 from edgeveil.edge_runtime.util.atomic import write_atomic
-from edgeveil.edge_runtime.util.filesystem import Filesystem, names, read, read_strict, remove_tree, target
+from edgeveil.edge_runtime.util.filesystem import (
+    Filesystem,
+    names,
+    read,
+    read_strict,
+    remove_tree,
+    replace_file,
+    replace_folder,
+    replace_link,
+    target,
+)
 
 KIND, FILES = "settings", "@FILES@"
 FOLDER, STATE_FILE, FLASHED, EDGE = "settings", "state.json", "flashed.json", "edge.json"
@@ -304,31 +314,20 @@ class BoardSettings(object):
         return 0
 
     def _stage(self, content: Content, document: Dict[str, Any]) -> None:
-        filesystem, final = self._filesystem, self._place(content.number)
-        new = final + ".new"
-        for leftover in (new, final):
-            remove_tree(filesystem, leftover)
-        filesystem.make_folder(new)
+        files = dict(content.files, **{EDGE: strict_json.dumps(document)})
         with self._group():
-            for name, data in sorted(dict(content.files, **{EDGE: strict_json.dumps(document)}).items()):
-                filesystem.write(os.path.join(new, name), data, 0o640)
-                filesystem.sync(os.path.join(new, name))
-        filesystem.sync_folder(new)
-        filesystem.rename(new, final)
+            modes = [(name, data, 0o640) for name, data in sorted(files.items())]
+            replace_folder(self._filesystem, self._place(content.number), modes)
 
     def _point_at(self, number: int) -> None:
         """Put a number's configuration, or for 0 that of the flash, in place in one step."""
-        path = self._path + ".tmp"
-        if os.path.lexists(path):
-            self._filesystem.remove(path)
         if number:
-            self._filesystem.link(os.path.join(self._place(number), EDGE), path)
+            replace_link(self._filesystem, os.path.join(self._place(number), EDGE), self._path)
         else:
+            if os.path.lexists(self._path + ".tmp"):
+                self._filesystem.remove(self._path + ".tmp")
             flashed = os.path.join(self._folder, FLASHED)
-            with self._group():
-                self._filesystem.write(path, read_strict(flashed) or b"", stat.S_IMODE(os.stat(flashed).st_mode))
-            self._filesystem.sync(path)
-        self._filesystem.rename(path, self._path)
+            self._replace(self._path, read_strict(flashed) or b"", stat.S_IMODE(os.stat(flashed).st_mode))
         self._filesystem.sync_folder(os.path.dirname(self._path))
 
     def _undo(self, state: State, reason: str) -> None:
@@ -343,9 +342,7 @@ class BoardSettings(object):
 
     def _replace(self, path: str, data: bytes, mode: int) -> None:
         with self._group():
-            self._filesystem.write(path + ".tmp", data, mode)
-        self._filesystem.sync(path + ".tmp")
-        self._filesystem.rename(path + ".tmp", path)
+            replace_file(self._filesystem, path, data, mode)
 
     def _tidy(self, keep: Tuple[int, int]) -> None:
         for name in names(self._folder):

@@ -35,7 +35,7 @@ from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed, EdgeVeilError
 from edgeveil.edge_runtime.manifest.detector import MAX_BUNDLE_BYTES
 from edgeveil.edge_runtime.util import root_lock
-from edgeveil.edge_runtime.util.filesystem import Filesystem, names, read, remove_tree, target
+from edgeveil.edge_runtime.util.filesystem import Filesystem, names, read, remove_tree, replace_link, target
 
 BUNDLE, RUNTIME = "bundle.veil", "edgeveil-edge.pyz"
 RUNTIME_LINK = os.path.join("..", "..", "runtime", "current", RUNTIME)
@@ -320,10 +320,7 @@ class Releases(object):
         for sha in names(os.path.join(self.root, "releases")):
             path = os.path.join(self.folder(sha), RUNTIME)
             if os.path.isdir(self.folder(sha)) and target(path) != RUNTIME_LINK:
-                if os.path.lexists(path + ".tmp"):
-                    self._filesystem.remove(path + ".tmp")
-                self._filesystem.link(RUNTIME_LINK, path + ".tmp")
-                self._filesystem.rename(path + ".tmp", path)
+                replace_link(self._filesystem, RUNTIME_LINK, path)
                 self._filesystem.sync_folder(self.folder(sha))
 
     def _set_link(self, link: str, sha: Optional[str]) -> None:
@@ -333,8 +330,7 @@ class Releases(object):
             if target(path) is not None:
                 self._filesystem.remove(path)
         elif target(path) != os.path.join("releases", sha):
-            self._filesystem.link(os.path.join("releases", sha), path + ".tmp")
-            self._filesystem.rename(path + ".tmp", path)
+            replace_link(self._filesystem, os.path.join("releases", sha), path)
 
     def _run_trial(self, trial: Callable[[str, Bundle], None], sha: str, bundle: Bundle) -> Optional[str]:
         """Why the release failed its trial, or None."""

@@ -6,6 +6,7 @@ namespaces are allowed. A seccomp filter refuses every system call that its inte
 the system's own and the source's. It has no capability, and is never root.
 """
 
+import contextlib
 import ctypes
 import os
 import platform
@@ -55,10 +56,9 @@ def become(account: Account, *, files_of_root: bool = False) -> None:
     The process may then lock memory without limit, which only root can grant. ``files_of_root``: it still counts as
     their owner where it opens files, and as nothing more, until its next change of user.
     """
-    try:
+    # A container may forbid it; the inside reports whether its memory is locked.
+    with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    except (ValueError, OSError):
-        pass  # a container may forbid it; the inside reports whether its memory is locked
     os.setgroups(account.groups)
     os.setgid(account.gid)
     if files_of_root:

@@ -5,6 +5,7 @@ connections the oldest that has not shown the token is closed, so anyone who sho
 """
 
 import collections
+import contextlib
 import hmac
 import http.server
 import io
@@ -81,10 +82,8 @@ class PageServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
             if not full or oldest:
                 self._strangers[request] = origin
         for one in oldest:
-            try:
+            with contextlib.suppress(OSError):  # it ended by itself
                 one.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass  # it ended by itself
         if full and not oldest:
             self.shutdown_request(request)
         else:

@@ -8,6 +8,7 @@ closed: while the network works, a memory card is not worn. A power cut or ``kil
 """
 
 import collections
+import contextlib
 import fcntl
 import os
 import re
@@ -148,11 +149,8 @@ class Segments(object):
     def _finish(self) -> None:
         if self._writes is None:
             return
-        with self._writes:
-            try:
-                os.fsync(self._writes.fileno())
-            except OSError:
-                pass
+        with self._writes, contextlib.suppress(OSError):
+            os.fsync(self._writes.fileno())
         self._writes = None
         if self._needed[self._next - 1] == 0:
             self._remove(self._next - 1)
@@ -166,10 +164,8 @@ class Segments(object):
         if self._reading == segment:
             self._close_reads()
         del self._needed[segment]
-        try:
+        with contextlib.suppress(OSError):
             os.unlink(self._path(segment))
-        except OSError:
-            pass
 
     def _path(self, segment: int) -> str:
         return os.path.join(self.folder, "{:012d}.spool".format(segment))

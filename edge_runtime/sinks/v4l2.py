@@ -4,6 +4,7 @@ Any program that reads a camera reads it: a browser, OBS, Frigate, ffmpeg. The f
 of them take. https://docs.kernel.org/userspace-api/media/v4l/vidioc-g-fmt.html
 """
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -143,8 +144,6 @@ class V4l2Sink(Sink):
         """Show black instead of the last picture, and close the device."""
         if self._device is not None:
             black = yuyv(np.zeros((self._height, self._width), np.uint8))
-            try:
+            with contextlib.suppress(OSError):
                 os.write(self._device, black.tobytes())
-            except OSError:
-                pass
         self.close()

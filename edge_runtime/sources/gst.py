@@ -3,6 +3,7 @@
 The pipeline must not have a sink: raw pictures would go there too.
 """
 
+import contextlib
 import importlib
 import re
 from typing import Any
@@ -104,10 +105,8 @@ class GstSource(Camera):
 
 def load() -> None:
     """Load GStreamer and its list of plugins, for a process that may start no program afterwards."""
-    try:
+    with contextlib.suppress(Missing):  # the source says so as it is opened
         _gstreamer()
-    except Missing:
-        pass  # the source says so as it is opened
 
 
 def _gstreamer() -> Any:

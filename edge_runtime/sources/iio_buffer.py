@@ -4,6 +4,7 @@ The driver sets the time of each. The device is given its rate, the channels, th
 https://docs.kernel.org/iio/iio_devbuf.html
 """
 
+import contextlib
 import os
 import re
 import select
@@ -285,10 +286,8 @@ class IioBuffer(Samples):
     def close(self) -> None:
         """Stop the capture, and close its files."""
         if self._enable >= 0:
-            try:
+            with contextlib.suppress(OSError):  # it went away
                 os.pwrite(self._enable, b"0", 0)
-            except OSError:
-                pass  # it went away
         for handle in (self._handle, self._enable):
             if handle >= 0:
                 os.close(handle)

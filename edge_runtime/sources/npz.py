@@ -1,5 +1,6 @@
 """``npz:FILE``: the array x (N, ...) of an .npz file, row by row, in constant memory."""
 
+import contextlib
 import io
 import zipfile
 from typing import Any, Optional, Tuple
@@ -68,10 +69,8 @@ class NpzSource(Source):
 
     def _read(self, rows: int, at: int) -> bytes:
         wanted, data = rows * self._row_bytes, b""
-        try:
+        with contextlib.suppress(zipfile.BadZipFile, OSError, EOFError):
             data = self._member.read(wanted)
-        except (zipfile.BadZipFile, OSError, EOFError):
-            pass
         if len(data) != wanted:
             raise SourceFailed(
                 "{} is damaged: its x ends at row {}".format(self._path, at + len(data) // self._row_bytes)

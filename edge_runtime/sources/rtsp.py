@@ -84,10 +84,8 @@ class TlsTunnel(object):
     def close(self) -> None:
         """End the connection, if there is one; the port stays."""
         if self._far is not None:
-            try:
+            with contextlib.suppress(OSError):
                 self._far.shutdown(socket.SHUT_RDWR)  # wakes the thread, which closes it
-            except OSError:
-                pass
             self._far = None
 
     def end(self) -> None:

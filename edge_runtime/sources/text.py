@@ -4,6 +4,7 @@ One fast parser takes all lines of a block together. Where it fails, each line i
 by its number and its fault, never by its text; the stream continues.
 """
 
+import contextlib
 import csv
 import re
 import sys
@@ -317,10 +318,8 @@ def _cells(text: str, mark: str = ",") -> List[str]:
     """The cells of a line, some of them perhaps in quotes."""
     cells = text.split(mark)
     if '"' in text:
-        try:
+        with contextlib.suppress(csv.Error):  # a NUL
             cells = next(csv.reader([text.strip("\r\n" if mark == "\t" else None)], delimiter=mark))
-        except csv.Error:  # a NUL
-            pass
     return [unicodedata.normalize("NFC", cell.strip()) for cell in cells]
 
 

@@ -180,10 +180,8 @@ def atomic_path(path: Path, *, mode: int = 0o666, lasting: bool = True, keep_old
                 raise
             raise _failed(path, error) from None
     except BaseException:
-        try:
+        with contextlib.suppress(OSError):
             os.unlink(temporary)
-        except OSError:
-            pass
         raise
     if lasting:
         _sync_folder(folder)

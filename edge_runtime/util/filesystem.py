@@ -7,7 +7,7 @@ was synced: a file's bytes by ``sync``, its name by ``sync_folder`` of its folde
 import errno
 import os
 import stat
-from typing import Callable, List, Optional
+from typing import Callable, Iterable, List, Optional, Tuple
 
 # Writing to file descriptors.
 
@@ -143,6 +143,34 @@ def names(path: str) -> List[str]:
         return sorted(os.listdir(path))
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def replace_file(filesystem: Filesystem, path: str, data: bytes, mode: int = 0o644) -> None:
+    """Give a file another content in one step, which lasts after ``sync_folder``."""
+    filesystem.write(path + ".tmp", data, mode)
+    filesystem.sync(path + ".tmp")
+    filesystem.rename(path + ".tmp", path)
+
+
+def replace_link(filesystem: Filesystem, target: str, path: str) -> None:
+    """Make ``path`` a link to ``target`` in one step, which lasts after ``sync_folder``."""
+    if os.path.lexists(path + ".tmp"):
+        filesystem.remove(path + ".tmp")
+    filesystem.link(target, path + ".tmp")
+    filesystem.rename(path + ".tmp", path)
+
+
+def replace_folder(filesystem: Filesystem, path: str, files: Iterable[Tuple[str, bytes, int]]) -> None:
+    """A folder of these files, (name, content, mode), which has its name once they are on the disk."""
+    new = path + ".new"
+    for leftover in (new, path):
+        remove_tree(filesystem, leftover)
+    filesystem.make_folder(new)
+    for name, data, mode in files:
+        filesystem.write(os.path.join(new, name), data, mode)
+        filesystem.sync(os.path.join(new, name))
+    filesystem.sync_folder(new)
+    filesystem.rename(new, path)
 
 
 def remove_tree(filesystem: Filesystem, path: str) -> None:
