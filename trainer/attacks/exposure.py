@@ -21,7 +21,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.measures import attack_metrics
 from edgeveil.trainer.measures.attack_metrics import FLOOR, Calibration, sequential_test
 from edgeveil.trainer.measures.enough import LEARN_UNITS, PART_ROWS, PERCENT_ROWS, SHOWN_ROWS
-from edgeveil.trainer.measures.intervals import CONFIDENCE, Interval, mean, rate
+from edgeveil.trainer.measures.intervals import CONFIDENCE, Interval, count, mean, rate, unit_numbers
 
 NODES = 96  # of the quadrature over F
 _NEGLIGIBLE = 1e-10
@@ -189,8 +189,7 @@ def balanced(test: Judged, prior: np.ndarray) -> Balanced:
             drawn = (hit[own].sum() + _Z2 / 2) / (own.sum() + _Z2)
             least += weight**2 * drawn * (1 - drawn) / own.sum()
     estimate = float((share * hit).sum())
-    unit = np.arange(len(hit)) if test.cluster is None else np.unique(test.cluster, return_inverse=True)[1].reshape(-1)
-    totals = np.bincount(unit, weights=share * (hit - recall_of))
+    totals = np.bincount(units(test), weights=share * (hit - recall_of))
     if len(totals) < 2:
         return Balanced(Interval(estimate, 0.0, 1.0), float(chance))
     variance = max(least, len(totals) / (len(totals) - 1) * float((totals**2).sum()))
@@ -312,9 +311,7 @@ def search(
 
 def units(test: Judged) -> np.ndarray:
     """The number of each row's unit (n,): its subject or session, or the row itself."""
-    if test.cluster is None:
-        return np.arange(len(test.y))
-    return np.unique(test.cluster, return_inverse=True)[1].reshape(-1)
+    return unit_numbers(len(test.y), test.cluster)
 
 
 def holm(p: list[float]) -> list[float]:
@@ -328,8 +325,7 @@ def holm(p: list[float]) -> list[float]:
 
 def _beyond_shuffled(gains: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
     """Each row's gain less that with the z of any row of equal y: what the subgroup itself tells is no gain."""
-    counts = np.zeros((int(y.max()) + 1, gains.shape[1]))
-    np.add.at(counts, (y, z), 1.0)
+    counts = count(y, z, shape=(int(y.max()) + 1, gains.shape[1]))
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     return gains[np.arange(len(z)), z] - (gains * share[y]).sum(axis=1)
 

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.measures.intervals import count
 
 MOST_COMBINATIONS = 1024  # of values of unknown attributes; of more, as many are drawn
 TREES = 100
@@ -127,8 +128,7 @@ def without_model(
 
     sample, classes = public
     values, hidden = np.unique(sample[:, sensitive], return_inverse=True)
-    together = np.zeros((max(classes.max(), y.max()) + 1, len(values)))
-    np.add.at(together, (classes, hidden), 1)
+    together = count(classes, hidden, shape=(max(classes.max(), y.max()) + 1, len(values)))
     columns = [column for column in known if column != sensitive]
     features, targets = (np.column_stack([rows[:, columns], labels]) for rows, labels in ((sample, classes), (x, y)))
     trees = HistGradientBoostingClassifier(max_iter=TREES, random_state=seed)

@@ -15,7 +15,7 @@ from edgeveil.trainer.attacks.exposure import NOTHING, Judged, holm, search, uni
 from edgeveil.trainer.measures import attack_metrics
 from edgeveil.trainer.measures.attack_metrics import counted_prior, sequential_test
 from edgeveil.trainer.measures.enough import PART_ROWS, SHOWN_ROWS
-from edgeveil.trainer.measures.intervals import Interval, rate
+from edgeveil.trainer.measures.intervals import Interval, rate, unit_numbers
 
 # Attacks that are sure of some rows only: the surest twentieth, and rows whose label is wrong.
 #
@@ -88,9 +88,7 @@ def _sureness(part: Judged, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The unit of each row (n,), and of each unit what the attack expects to have gained, bits."""
     p, base = (np.maximum(values, attack_metrics.FLOOR) for values in (part.p, prior[part.y]))
     gain = (p * np.log2(p / base)).sum(axis=1)
-    if part.cluster is None:
-        return np.arange(len(gain)), gain
-    unit = np.unique(part.cluster, return_inverse=True)[1].reshape(-1)
+    unit = unit_numbers(len(gain), part.cluster)
     return unit, np.bincount(unit, weights=gain) / np.bincount(unit)
 
 

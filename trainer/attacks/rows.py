@@ -15,6 +15,7 @@ from edgeveil.trainer.attacks.problem import Budget, Problem, Released, blank, c
 from edgeveil.trainer.datasets.base import Dataset, SliceName
 from edgeveil.trainer.measures import attack_metrics
 from edgeveil.trainer.measures.enough import LEARN_ROWS
+from edgeveil.trainer.measures.intervals import unit_numbers
 
 
 class Places(NamedTuple):
@@ -241,7 +242,7 @@ def _dependence(y: np.ndarray, z: np.ndarray, step: int) -> float:
 def _folds(test: Released, count: int, seed: int) -> list[Pool]:
     """The test rows in ``count`` folds of whole clusters: each with the others to learn on."""
     rng = np.random.default_rng([seed, 2])
-    unit = np.arange(len(test)) if test.cluster is None else np.unique(test.cluster, return_inverse=True)[1].reshape(-1)
+    unit = unit_numbers(len(test), test.cluster)
     fold = rng.permutation(int(unit.max()) + 1)[unit] % count
     return [Pool(test.take(np.flatnonzero(fold != k)), test.take(np.flatnonzero(fold == k))) for k in range(count)]
 

@@ -43,6 +43,7 @@ from edgeveil.trainer.datasets.slicing import hold_out
 from edgeveil.trainer.measures import attack_metrics, intervals
 from edgeveil.trainer.measures.attack_metrics import FLOOR, SHUFFLES, Permuted, permutation_test, permuted
 from edgeveil.trainer.measures.enough import PART_ROWS, RATE, ROWS_OF_A_CLASS, TEST_ROWS
+from edgeveil.trainer.measures.intervals import count
 
 LEARNED_ON = "crossed"
 
@@ -110,8 +111,8 @@ class _Fold(NamedTuple):
         order = np.argsort(tested)
         place = order[np.searchsorted(tested, learned, sorter=order) % len(order)]
         moves = tested[place] == learned
-        counts = np.zeros((problem.counted.shape[0] * codes, problem.z_classes))
-        np.add.at(counts, (cells[0][~moves], problem.fit.z[~moves]), 1.0)
+        shape = problem.counted.shape[0] * codes, problem.z_classes
+        counts = count(cells[0][~moves], problem.fit.z[~moves], shape=shape)
         pairs = cells[1] * problem.z_classes + problem.stop.z
         _, once, times = np.unique(pairs, return_index=True, return_counts=True)
         return cls(

@@ -17,6 +17,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks.families.code_counts import shrunk
 from edgeveil.trainer.attacks.families.estimator import predicted
 from edgeveil.trainer.measures.attack_metrics import FLOOR, counted_prior
+from edgeveil.trainer.measures.intervals import count
 
 LENGTHS = (1, 4, 16, 64, 256)  # releases of one track that are asked about
 MOST_CODES_IN_PAIRS = 64
@@ -77,8 +78,8 @@ def log_posteriors(
     """P(z | y, all codes of the track) by summing log P(code | y, z) over the track: (tracks, classes of z)."""
     t = fit.code.shape[1]
     prior = counted_prior(fit.y, fit.z, classes)
-    counts = np.zeros((classes[0], codes, classes[1]))
-    np.add.at(counts, (np.repeat(fit.y, t), fit.code.reshape(-1), np.repeat(fit.z, t)), 1.0)
+    shape = classes[0], codes, classes[1]
+    counts = count(np.repeat(fit.y, t), fit.code.reshape(-1), np.repeat(fit.z, t), shape=shape)
     ratio = np.log(shrunk(counts, prior, weight)) - np.log(prior)[:, None, :]
     return special.softmax(np.log(prior)[test.y] + ratio[test.y[:, None], test.code].sum(axis=1), axis=1)
 

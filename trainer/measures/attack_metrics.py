@@ -16,7 +16,7 @@ from scipy import optimize, special, stats
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.measures.certificate import shuffled_labels
-from edgeveil.trainer.measures.intervals import CONFIDENCE, Interval, mean
+from edgeveil.trainer.measures.intervals import CONFIDENCE, Interval, count, mean, unit_numbers
 
 FLOOR = 1e-6  # the smallest probability an attack may state; bounds the loss of one row at 20 bits
 
@@ -48,8 +48,7 @@ def counted_prior(y: np.ndarray, z: np.ndarray, shape: tuple[int, int]) -> np.nd
 
     A z never seen with any row of that y keeps a tiny share, so that its logarithm exists.
     """
-    counts = np.zeros(shape)
-    np.add.at(counts, (y, z), 1.0)
+    counts = count(y, z, shape=shape)
     counts = counts + np.where(counts > 0, 0.5, 1e-3)
     return counts / counts.sum(axis=1, keepdims=True)
 
@@ -108,8 +107,7 @@ def auc_interval(
     if not areas:
         return Interval(float("nan"), 0.0, 1.0)
     estimate = float(np.average(areas, weights=weights))
-    unit = np.arange(len(y)) if cluster is None else np.unique(cluster, return_inverse=True)[1].reshape(-1)
-    totals = np.bincount(unit, influence) / np.sum(weights)
+    totals = np.bincount(unit_numbers(len(y), cluster), influence) / np.sum(weights)
     if len(totals) < 2:
         return Interval(estimate, 0.0, 1.0)
     error = float(np.sqrt(len(totals) / (len(totals) - 1) * (totals**2).sum()))
@@ -322,6 +320,5 @@ def _strata(y: np.ndarray, z: np.ndarray, cluster: np.ndarray | None) -> tuple[n
     number = number.reshape(-1)
     if (z[first][number] != z).any():
         return y, "rows of clusters"
-    counts = np.zeros((len(first), int(y.max()) + 1))
-    np.add.at(counts, (number, y), 1)
+    counts = count(number, y, shape=(len(first), int(y.max()) + 1))
     return counts.argmax(axis=1)[number], "clusters"

@@ -24,7 +24,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.measures.enough import RATE
-from edgeveil.trainer.measures.intervals import CONFIDENCE, Interval
+from edgeveil.trainer.measures.intervals import CONFIDENCE, Interval, count, unit_numbers
 
 SELF_BOUNDING_BELOW = 0.2  # of chance
 WIDEST = 0.1  # between plug-in and bound; a wider bound says nothing useful
@@ -147,13 +147,6 @@ def certify(
     )
 
 
-def count(y: np.ndarray, code: np.ndarray, z: np.ndarray, *, shape: tuple[int, int, int]) -> np.ndarray:
-    """n(y, code, z), float64 of ``shape`` (classes of y, codes, classes of z)."""
-    counts = np.zeros(shape)
-    np.add.at(counts, (y, code, z), 1.0)
-    return counts
-
-
 def released_counts(counts: np.ndarray, q: np.ndarray) -> np.ndarray:
     """n(y, c', z) expected behind the channel q (R, C): (Y, R, Z) to (Y, C, Z). Expected, not drawn: less noise."""
     return np.tensordot(counts, q, axes=(1, 0)).transpose(0, 2, 1)
@@ -233,7 +226,7 @@ def shuffled_labels(
     """
     unit = np.arange(len(z))
     if cluster is not None:
-        numbered = np.unique(cluster, return_inverse=True)[1].reshape(-1)
+        numbered = unit_numbers(len(z), cluster)
         first = np.unique(numbered, return_index=True)[1]
         if (z[first][numbered] == z).all() and (strata[first][numbered] == strata).all():
             unit = numbered
@@ -283,7 +276,7 @@ def over_null(
         return information(released_counts(counts, q))
 
     estimate = bits(None) - null_bits
-    unit = np.arange(len(y)) if cluster is None else np.unique(cluster, return_inverse=True)[1].reshape(-1)
+    unit = unit_numbers(len(y), cluster)
     units = int(unit.max()) + 1
     if units < 2:
         return Interval(estimate, float("-inf"), float("inf"))

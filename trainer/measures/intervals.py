@@ -75,13 +75,24 @@ def wider(intervals: int) -> float:
     return float(stats.norm.ppf(1 - (1 - CONFIDENCE) / 2 / intervals)) / _Z
 
 
+def unit_numbers(rows: int, cluster: np.ndarray | None) -> np.ndarray:
+    """The number of each row's independent unit (n,), from 0: its cluster, or the row itself where none is given."""
+    return np.arange(rows) if cluster is None else np.unique(cluster, return_inverse=True)[1].reshape(-1)
+
+
+def count(*places: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """How many rows have each combination of class numbers (n,), such as y, code and z: float64 of ``shape``."""
+    counts = np.zeros(shape)
+    np.add.at(counts, places, 1.0)
+    return counts
+
+
 def _standard_error(values: np.ndarray, cluster: np.ndarray | None) -> float:
     """Of the mean; with clusters by Taylor linearisation of the ratio (sum of values / number of rows)."""
     n = len(values)
     if cluster is None:
         return float(values.std(ddof=1)) / float(np.sqrt(n))
-    _, number = np.unique(cluster, return_inverse=True)
-    totals = np.bincount(number, weights=values - values.mean())
+    totals = np.bincount(unit_numbers(n, cluster), weights=values - values.mean())
     units = len(totals)
     return float(np.sqrt(units / (units - 1) * np.sum(totals**2))) / n
 

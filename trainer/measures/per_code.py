@@ -23,6 +23,7 @@ import numpy as np
 from scipy import stats
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.measures.intervals import unit_numbers
 
 DRAWS = 32
 STEPS = 40  # of the bisection: the ends are exact to 1e-12
@@ -159,7 +160,7 @@ def drawn_counts(
     cluster: np.ndarray | None,
 ) -> np.ndarray:
     """n(y, c', z) of one row of each unit, drawn ``DRAWS`` times: (draws, *shape); of all rows, once, without units."""
-    unit = np.arange(len(y)) if cluster is None else np.unique(cluster, return_inverse=True)[1].reshape(-1)
+    unit = unit_numbers(len(y), cluster)
     draws = list(drawn_rows(unit, rng))
     counts = np.zeros((len(draws), *shape))
     for drawn, rows in zip(counts, draws, strict=True):

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from edgeveil.trainer.measures.enough import RATE
+from edgeveil.trainer.measures.intervals import unit_numbers
 from edgeveil.trainer.measures.per_code import drawn_rows, lower_end, upper_end
 
 EPSILONS = (0.0, 0.1, 0.5, 1.0)
@@ -81,7 +82,7 @@ def counted(
     ``shape`` is (classes of y, codes, classes of z), ``theta`` (classes of y, classes of z) the public prior P(z | y),
     ``cluster`` (n,) the independent units, of which one row each counts.
     """
-    units = np.arange(len(y)) if cluster is None else np.unique(cluster, return_inverse=True)[1].reshape(-1)
+    units = unit_numbers(len(y), cluster)
     draws = list(drawn_rows(units, rng))
     counts = np.zeros((len(draws), *shape))
     for drawn, rows in zip(counts, draws, strict=True):

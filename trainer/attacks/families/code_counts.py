@@ -19,8 +19,9 @@ from edgeveil.trainer.attacks.problem import MOST_VALUES, Codes, Problem, Releas
 from edgeveil.trainer.attacks.protocol import Adaptive
 from edgeveil.trainer.datasets.base import Part
 from edgeveil.trainer.measures import attack_metrics, certificate, intervals
-from edgeveil.trainer.measures.certificate import count, released_counts
+from edgeveil.trainer.measures.certificate import released_counts
 from edgeveil.trainer.measures.enough import ROWS_OF_A_VALUE
+from edgeveil.trainer.measures.intervals import count
 
 SHRINKAGE = (0.5, 2.0, 8.0, 32.0)  # rows that P(z|y) counts for; the best by cross-entropy on held-out rows is taken
 
@@ -166,13 +167,13 @@ def _counted_elsewhere(
     part: Part, z: np.ndarray, code: np.ndarray, prior: np.ndarray, codes: int, rng: np.random.Generator
 ) -> np.ndarray:
     """P(z | y, code) (n, classes of z) of each row, counted on the other folds."""
-    unit = np.arange(len(part)) if part.cluster is None else np.unique(part.cluster, return_inverse=True)[1]
+    unit = intervals.unit_numbers(len(part), part.cluster)
     fold = rng.permutation(int(unit.max()) + 1)[unit] % FOLDS
     p = np.empty((len(part), prior.shape[1]))
     for number in range(FOLDS):
         rest, mine = fold != number, fold == number
         shape = (prior.shape[0], codes, prior.shape[1])
-        counts = certificate.count(part.y[rest], code[rest], z[rest], shape=shape)
+        counts = intervals.count(part.y[rest], code[rest], z[rest], shape=shape)
         p[mine] = shrunk(counts, prior, WEIGHT)[part.y[mine], code[mine]]
     return p
 

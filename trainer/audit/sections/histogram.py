@@ -15,6 +15,7 @@ from edgeveil.trainer.attacks.rows import places
 from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.audit.subject import running
 from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.measures.intervals import count, unit_numbers
 
 TRIES = 16  # of a blank sample: a drawn code gives itself away
 _MOST_CODES = 2**16
@@ -58,9 +59,8 @@ def section(
 def _effective(values: np.ndarray, cluster: np.ndarray | None, codes: int) -> float:
     if cluster is None:
         return float(len(values))
-    units, unit = np.unique(cluster, return_inverse=True)
-    counts = np.zeros((len(units), codes))
-    np.add.at(counts, (unit.reshape(-1), values), 1.0)
+    unit = unit_numbers(len(values), cluster)
+    counts = count(unit, values, shape=(int(unit.max()) + 1, codes))
     return min(float(len(values)), max(1.0, effective_number(counts)))
 
 

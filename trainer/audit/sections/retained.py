@@ -190,8 +190,7 @@ def correlation(a: np.ndarray, b: np.ndarray, y: np.ndarray, cluster: np.ndarray
         return Interval(0.0, np.nan, np.nan)
     r = float((a * b).mean()) / scale
     influence = a * b / scale - r * (a**2 / (a**2).mean() + b**2 / (b**2).mean()) / 2
-    unit = np.arange(len(a)) if cluster is None else np.unique(cluster, return_inverse=True)[1].reshape(-1)
-    totals = np.bincount(unit, weights=influence)
+    totals = np.bincount(intervals.unit_numbers(len(a), cluster), weights=influence)
     if len(totals) < 3 or abs(r) > 1 - 1e-9:
         return Interval(r, np.nan, np.nan)
     error = float(np.sqrt((totals**2).sum())) / len(a) / (1 - r**2)
@@ -212,8 +211,8 @@ def chances(dataset: Dataset, known: list[Property]) -> Mapping[str, float]:
     shares = {}
     for p in known:
         if p.classes:
-            counts = np.zeros((len(dataset.y_names), p.classes))
-            np.add.at(counts, (dataset.y[training], p.values[training]), 1)
+            classes = len(dataset.y_names), p.classes
+            counts = intervals.count(dataset.y[training], p.values[training], shape=classes)
             shares[p.name] = float((counts.argmax(axis=1)[dataset.y[test]] == p.values[test]).mean())
     return shares
 

@@ -33,7 +33,7 @@ from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.measures import attack_metrics, certificate, intervals
 from edgeveil.trainer.measures.attack_metrics import accuracy, counted_prior
 from edgeveil.trainer.measures.enough import ROWS_OF_A_VALUE
-from edgeveil.trainer.measures.intervals import Interval
+from edgeveil.trainer.measures.intervals import Interval, unit_numbers
 
 # A 1-D convolutional network on the codes of a track, in order of time.
 #
@@ -185,8 +185,7 @@ def section(
     def outputs(part: Part) -> Mapping[str, np.ndarray]:
         if sent is not None:
             return {name: value[place[part.index]] for name, value in sent.items()}
-        unit = np.arange(len(part)) if part.cluster is None else part.cluster
-        return perturb(part.x, np.unique(unit, return_inverse=True)[1].reshape(-1))
+        return perturb(part.x, unit_numbers(len(part), part.cluster))
 
     slices = {"learn": _slice(dataset.part(freshest(dataset)), outputs), "test": _slice(dataset.part("test"), outputs)}
     findings = tracks(hold, dataset, slices, trees=trees, seed=seed, attack=attack)
@@ -320,7 +319,7 @@ def _recorded(part: Part, dataset: Dataset, length: int) -> Tracks:
         return none
     if dataset.cluster_kind == "session":
         return ends(part, place, length) or none
-    track = np.unique(part.cluster, return_inverse=True)[1].reshape(-1)
+    track = unit_numbers(len(part), part.cluster)
     try:
         return sequences.cut(place, part.y, part.z, track=track, length=length)
     except BadInput:

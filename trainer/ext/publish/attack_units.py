@@ -18,6 +18,7 @@ from edgeveil.trainer.attacks.problem import Released
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.ext.publish.levels import as_number
 from edgeveil.trainer.ext.publish.published import Published
+from edgeveil.trainer.measures.intervals import count
 
 MOST_VALUES = 64  # of a column, each with a feature of its own; rarer ones share one
 Unit = Literal["person", "row"]
@@ -131,9 +132,7 @@ def _moments(values: np.ndarray, person: np.ndarray) -> tuple[np.ndarray, np.nda
 
 def _usual(y: np.ndarray, person: np.ndarray) -> np.ndarray:
     """The label that most rows of each person have, the smallest of several."""
-    counts = np.zeros((int(person.max()) + 1, int(y.max()) + 1), np.int64)
-    np.add.at(counts, (person, y), 1)
-    return counts.argmax(axis=1)
+    return count(person, y, shape=(int(person.max()) + 1, int(y.max()) + 1)).argmax(axis=1)
 
 
 def _standard(features: np.ndarray) -> np.ndarray:
