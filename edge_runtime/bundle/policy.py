@@ -9,7 +9,7 @@ import math
 import os
 import platform
 import sys
-from typing import Any, List, Mapping, NamedTuple, NoReturn, Optional, Tuple
+from typing import Any, Iterable, List, Mapping, NamedTuple, NoReturn, Optional, Tuple
 
 from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.bundle.audit_figures import BOUNDED, LEAKS, NOTHING_FOUND, best_attack
@@ -19,7 +19,9 @@ from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.manifest.manifest import DAY_S, Limit, Manifest, Price
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.util import strict_json
+from edgeveil.edge_runtime.util import validate as field
 from edgeveil.edge_runtime.util.filesystem import read
+from edgeveil.edge_runtime.util.validate import Problem, Table
 
 Place = Tuple[Optional[str], str]  # a board by its model (None: it has none) and its processor's architecture
 
@@ -125,6 +127,9 @@ POLICY_FILE = "policy.json"
 MAX_BYTES = 2**16
 MOST_AIM_MINUTES = 15
 _MOST_ENTRIES = 16
+_MICRO = 10**6
+LABEL_ONLY, STOP = "label-only", "stop"
+OnShift = NamedTuple("OnShift", [("do", str), ("most_shift", float)])
 
 _VERDICTS = {NOTHING_FOUND: (NOTHING_FOUND, BOUNDED), BOUNDED: (BOUNDED,)}  # those that meet a demand
 
@@ -216,45 +221,74 @@ class NoPolicyForAudit(Policy):
         super(NoPolicyForAudit, self).__init__([])
 
 
+def _named(value: Any, _demand: Any, _policy: Any) -> Iterable[Problem]:
+    if not value.strip():
+        yield "bad-value", "", "expected the name of an attribute"
+
+
+def _is_audited(demand: Any, _hide: Any, policy: Any) -> Iterable[Problem]:
+    asked = [name for name in ("most_attack_over_chance", "verdict") if demand.get(name) is not None]
+    asked += ["countersigned"] if policy.get("countersigned") else []
+    if asked and not demand["audited"]:
+        yield "bad-value", "audited", "expected true: {} needs an audit".format(asked[0])
+
+
+def _hides(policy: Any, _around: Any, _policy: Any) -> Iterable[Problem]:
+    hide = policy["hide"]
+    if not hide and not set(policy) - {"countersigned", "hide", "schema"}:
+        yield "bad-count", "hide", "expected 1 to {} entries, got 0".format(_MOST_ENTRIES)
+    if len({demand["sensitive"] for demand in hide}) != len(hide):
+        yield "bad-value", "hide", "an attribute is listed twice"
+
+
+def _part_of_one(value: Any, _shift: Any, _policy: Any) -> Iterable[Problem]:
+    if not 0 < value < 1:
+        yield "bad-value", "", "expected a number between 0 and 1, got {}".format(field.show(value))
+
+
+_DEMAND: Table = {
+    "sensitive": field.text(MAX_BYTES, rule=_named),
+    "most_attack_over_chance": field.real(0, 1, null=True),
+    "audited": field.truth(),
+    "verdict?": field.one_of(sorted(_VERDICTS)),
+}
+_POLICY: Table = {
+    "schema": field.whole(1, 1),
+    "countersigned?": field.truth(),
+    "hide": field.each(field.record(_DEMAND, rule=_is_audited), 0, _MOST_ENTRIES),
+    "spend?": field.record({"most_epsilon": field.real(1 / _MICRO, 1e6), "period_s": field.real(1, 1e9, null=True)}),
+    "on_shift?": field.record({"do": field.one_of((LABEL_ONLY, STOP)), "most_shift": field.real(rule=_part_of_one)}),
+    "aim_minutes?": field.whole(1, MOST_AIM_MINUTES),
+}
+
+
 def read_policy(data: bytes, path: str = POLICY_FILE) -> Policy:
     """The policy in a file's bytes. Raises ``BadInput`` for anything else."""
     advice = 'Expected {{"schema":1,"hide":[...]}} in {}; '.format(path)
     if len(data) > MAX_BYTES:
         raise BadInput(advice + "it has more than {} bytes.".format(MAX_BYTES))
     try:
-        document = strict_json.loads(data)
+        document: Any = strict_json.loads(data)
+        limited = [outlet.name for outlet in outlets.OUTLETS if outlet.told is not outlets.untold]
+        table = dict(_POLICY, **{name + "?": field.one_of(outlets.LEVELS) for name in limited})
+        wanted = field.record(table, rule=_hides)
+        field.check(document, "policy", wanted, file="The policy " + path, cure="Correct it.")
     except strict_json.BadJson as error:
         raise BadInput("{}{}. Correct it.".format(advice, error)) from None
-    limited = [outlet.name for outlet in outlets.OUTLETS if outlet.told is not outlets.untold]
-    optional = {"aim_minutes", "countersigned", "on_shift", "spend", *limited}
-    keys = set(document) - optional if type(document) is dict else None
-    if keys != {"hide", "schema"} or type(document["schema"]) is not int or document["schema"] != 1:
-        raise BadInput(advice + "it has other keys or another schema. Correct it.")
-    hide = document["hide"]
-    spend = on_shift = None
-    if "spend" in document:
-        spend = read_spend(document["spend"], path)
-    most = {name: document[name] for name in limited if name in document}
-    for name, level in most.items():
-        if level not in outlets.LEVELS:
-            raise BadInput("{}'{}' is none of {}. Correct it.".format(advice, name, ", ".join(outlets.LEVELS)))
-    minutes = document.get("aim_minutes")
-    if "aim_minutes" in document and not (type(minutes) is int and 1 <= minutes <= MOST_AIM_MINUTES):
-        raise BadInput("{}'aim_minutes' is none of 1 to {}. Correct it.".format(advice, MOST_AIM_MINUTES))
-    least = 0 if optional & set(document) - {"countersigned"} else 1
-    if type(hide) is not list or not least <= len(hide) <= _MOST_ENTRIES:
-        raise BadInput("{}'hide' is no list of {} to {} demands. Correct it.".format(advice, least, _MOST_ENTRIES))
-    demands = [_demand(entry, "hide[{}] of {}".format(place, path)) for place, entry in enumerate(hide)]
-    if len({demand.sensitive for demand in demands}) != len(demands):
-        raise BadInput(advice + "an attribute is listed twice. Remove one of the entries.")
-    countersigned = document.get("countersigned", False)
-    if type(countersigned) is not bool:
-        raise BadInput(advice + "'countersigned' is not true or false. Correct it.")
-    if countersigned and not all(demand.audited for demand in demands):
-        raise BadInput(advice + "'countersigned' needs an audit: set 'audited' to true in each demand. Correct it.")
-    if "on_shift" in document:
-        on_shift = read_shift(document["on_shift"], path)
-    return Policy(demands, countersigned, spend, on_shift, most, minutes)
+    except BundleRefused as error:  # it is no bundle that is refused
+        raise BadInput(str(error)) from None
+    spend, shift = document.get("spend"), document.get("on_shift")
+    if spend is not None:
+        period_s = spend["period_s"]
+        spend = Limit(math.floor(spend["most_epsilon"] * _MICRO), None if period_s is None else float(period_s))
+    return Policy(
+        [Demand(**demand) for demand in document["hide"]],
+        document.get("countersigned", False),
+        spend,
+        None if shift is None else OnShift(shift["do"], float(shift["most_shift"])),
+        {name: document[name] for name in limited if name in document},
+        document.get("aim_minutes"),
+    )
 
 
 def open_policy(path: str) -> Optional[Policy]:
@@ -265,27 +299,6 @@ def open_policy(path: str) -> Optional[Policy]:
     if data is None:
         raise BadInput("The policy {} cannot be read. Make it readable: nothing runs without it.".format(path))
     return read_policy(data, path)
-
-
-def _demand(entry: Any, at: str) -> Demand:
-    keys = ["audited", "most_attack_over_chance", "sensitive"]
-    if type(entry) is not dict or sorted(set(entry) - {"verdict"}) != keys:
-        raise BadInput("Expected the keys {} (and verdict) as {}. Correct it.".format(", ".join(keys), at))
-    sensitive, most, audited = entry["sensitive"], entry["most_attack_over_chance"], entry["audited"]
-    if type(sensitive) is not str or not sensitive.strip() or not sensitive.isprintable():
-        raise BadInput("Expected the name of an attribute as 'sensitive' in {}. Correct it.".format(at))
-    if type(audited) is not bool:
-        raise BadInput("Expected true or false as 'audited' in {}. Correct it.".format(at))
-    if most is not None and (type(most) not in (int, float) or not 0 <= most <= 1):
-        raise BadInput("Expected a share from 0 to 1, or null, as 'most_attack_over_chance' in {}.".format(at))
-    if most is not None and not audited:
-        raise BadInput("A limit needs an audit: set 'audited' to true in {}, or remove the limit.".format(at))
-    verdict = entry.get("verdict")
-    if "verdict" in entry and (type(verdict) is not str or verdict not in _VERDICTS):
-        raise BadInput("Expected {} as 'verdict' in {}. Correct it.".format(" or ".join(sorted(_VERDICTS)), at))
-    if verdict is not None and not audited:
-        raise BadInput("A verdict needs an audit: set 'audited' to true in {}, or remove the verdict.".format(at))
-    return Demand(sensitive, most, audited, verdict)
 
 
 def _problem(
@@ -352,22 +365,6 @@ def _refuse(what: str) -> NoReturn:
 # (``edgeveil.edge_runtime.ext.shift``).
 
 
-LABEL_ONLY, STOP = "label-only", "stop"
-OnShift = NamedTuple("OnShift", [("do", str), ("most_shift", float)])
-
-
-def read_shift(value: Any, path: str) -> OnShift:
-    """The demand in a policy's ``on_shift``. Raises ``BadInput``."""
-    if type(value) is not dict or sorted(value) != ["do", "most_shift"]:
-        raise BadInput("Expected the keys do, most_shift as 'on_shift' of {}. Correct it.".format(path))
-    if value["do"] not in (LABEL_ONLY, STOP):
-        raise BadInput("Expected label-only or stop as 'do' of 'on_shift' in {}. Correct it.".format(path))
-    most = value["most_shift"]
-    if type(most) not in (int, float) or not 0 < most < 1:
-        raise BadInput("Expected a number between 0 and 1 as 'most_shift' of 'on_shift' in {}.".format(path))
-    return OnShift(value["do"], float(most))
-
-
 def check_shift(demand: OnShift, manifest: Manifest, audit: Optional[Mapping[str, Any]]) -> str:
     """Why a verified bundle cannot be held to the demand; empty where it can."""
     histogram = (audit or {}).get("histogram")
@@ -383,26 +380,6 @@ def check_shift(demand: OnShift, manifest: Manifest, audit: Optional[Mapping[str
 # ::
 #
 #     "spend":{"most_epsilon":10,"period_s":86400}
-
-
-_MICRO = 10**6
-_MOST_EPSILON, _MOST_PERIOD_S = 1e6, 1e9
-
-
-def read_spend(value: Any, path: str) -> Limit:
-    """The limit in a policy's ``spend``. Raises ``BadInput``."""
-    if type(value) is not dict or sorted(value) != ["most_epsilon", "period_s"]:
-        raise BadInput("Expected the keys most_epsilon, period_s as 'spend' of {}. Correct it.".format(path))
-    most, period_s = value["most_epsilon"], value["period_s"]
-    if type(most) not in (int, float) or not 1 / _MICRO <= most <= _MOST_EPSILON:
-        raise BadInput(
-            "Expected a number from 1e-6 to 1e6 as 'most_epsilon' of 'spend' in {}. Correct it.".format(path)
-        )
-    if period_s is not None and (type(period_s) not in (int, float) or not 1 <= period_s <= _MOST_PERIOD_S):
-        raise BadInput(
-            "Expected seconds from 1 to 1e9, or null, as 'period_s' of 'spend' in {}. Correct it.".format(path)
-        )
-    return Limit(math.floor(most * _MICRO), None if period_s is None else float(period_s))
 
 
 def price_of(manifest: Manifest, policy: Optional[Any]) -> Optional[Price]:

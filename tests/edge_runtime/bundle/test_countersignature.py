@@ -140,7 +140,7 @@ def test_the_policy_is_read_strictly():
     assert read_policy(POLICY).countersigned is True
     assert read_policy(document()).countersigned is False
     for value in (1, None, "yes"):
-        with pytest.raises(BadInput, match="'countersigned' is not true or false"):
+        with pytest.raises(BadInput, match="countersigned: expected true or false"):
             read_policy(document(countersigned=value))
     with pytest.raises(BadInput, match="needs an audit"):
         read_policy(document(countersigned=True, hide=[{**DEMAND, "audited": False}]))

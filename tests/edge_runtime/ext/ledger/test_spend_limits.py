@@ -45,16 +45,16 @@ def test_it_is_rounded_down_and_its_period_is_in_seconds():
 @pytest.mark.parametrize(
     ("spend", "says"),
     [
-        (None, "most_epsilon, period_s"),
-        ({}, "most_epsilon, period_s"),
-        ({"most_epsilon": 1}, "most_epsilon, period_s"),
-        ({**SPEND, "more": 1}, "most_epsilon, period_s"),
-        ({**SPEND, "most_epsilon": 0}, "from 1e-6"),
-        ({**SPEND, "most_epsilon": True}, "from 1e-6"),
-        ({**SPEND, "most_epsilon": "1"}, "from 1e-6"),
-        ({**SPEND, "period_s": 0}, "seconds from 1"),
-        ({**SPEND, "period_s": -1.0}, "seconds from 1"),
-        ({**SPEND, "period_s": "day"}, "seconds from 1"),
+        (None, "spend: expected an object"),
+        ({}, "'most_epsilon' is missing"),
+        ({"most_epsilon": 1}, "'period_s' is missing"),
+        ({**SPEND, "more": 1}, "the key 'more' is not known"),
+        ({**SPEND, "most_epsilon": 0}, "expected 1e-06 to 1e.06"),
+        ({**SPEND, "most_epsilon": True}, "expected a number"),
+        ({**SPEND, "most_epsilon": "1"}, "expected a number"),
+        ({**SPEND, "period_s": 0}, "expected 1 to 1e.09"),
+        ({**SPEND, "period_s": -1.0}, "expected 1 to 1e.09"),
+        ({**SPEND, "period_s": "day"}, "expected a number"),
     ],
 )
 def test_it_is_read_strictly(spend, says):

@@ -106,10 +106,10 @@ def test_a_policy_may_ask_for_this_alone():
 @pytest.mark.parametrize(
     ("on_shift", "words"),
     [
-        ({"do": "wait", "most_shift": 0.3}, "Expected label-only or stop"),
+        ({"do": "wait", "most_shift": 0.3}, "expected one of label-only, stop"),
         ({"do": "stop", "most_shift": 1}, "between 0 and 1"),
-        ({"do": "stop", "most_shift": True}, "between 0 and 1"),
-        ({"do": "stop"}, "Expected the keys do, most_shift"),
+        ({"do": "stop", "most_shift": True}, "expected a number"),
+        ({"do": "stop"}, "the key 'most_shift' is missing"),
     ],
 )
 def test_a_policy_that_says_something_else_is_refused(on_shift, words):
