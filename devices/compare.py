@@ -20,7 +20,7 @@ import numpy as np
 
 from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.backends import available, open_backend
-from edgeveil.edge_runtime.bench.protocol import LEAST_CPU, MOST_LOAD
+from edgeveil.edge_runtime.bench.protocol import LEAST_CPU
 from edgeveil.edge_runtime.errors import EdgeVeilError
 from edgeveil.edge_runtime.kinds import backends
 
@@ -82,44 +82,6 @@ class Watch:
         if every is None or every_before is None:
             return Use(seconds, mine, None)
         return Use(seconds, mine, max((every - every_before) / seconds - mine, 0.0))
-
-
-def wait(
-    most_s: float = 180.0,
-    *,
-    look_s: float = 2.0,
-    sleep: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
-    load: Callable[[], float | None] = machine.load,
-    watch: Callable[[], Watch] = Watch,
-) -> str | None:
-    """Wait until nothing else runs and the load is low, ``most_s`` at most. Returns None, or the remaining problem.
-
-    Prints on stderr that it waits.
-    """
-    end, reported = clock() + most_s, False
-    while True:
-        looking = watch()
-        sleep(look_s)
-        others, runnable = looking.use().others, load()
-        problem = None
-        if others is not None and others > MOST_OTHERS:
-            problem = f"others use {others:.2f} cores of this machine ({MOST_OTHERS:g} at most were expected)"
-        elif runnable is not None and runnable > MOST_LOAD * (os.cpu_count() or 1):
-            problem = f"the load of this machine is {runnable:.1f} ({MOST_LOAD:g} a core at most were expected)"
-        if problem is None or clock() >= end:
-            return problem
-        if not reported:
-            print(f"waiting for up to {most_s:.0f} s: {problem}", file=sys.stderr)
-            reported = True
-
-
-def begin(*, anyway: bool) -> None:
-    """Wait before a measurement; exit with code 3 if the machine stays busy, unless ``anyway``."""
-    problem = None if anyway else wait()
-    if problem:
-        print(f"error: {problem}; end what else runs, or use --anyway", file=sys.stderr)
-        raise SystemExit(3)
 
 
 # Several artefacts and interpreters timed in turns in one process (python -m edgeveil.devices.compare SPEC >

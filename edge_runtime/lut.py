@@ -54,8 +54,7 @@ class Flow(collections.abc.Mapping):
         self.used: List[np.ndarray] = []  # such values after use, until they are erased
 
     def __getitem__(self, name: str) -> np.ndarray:
-        value = self._held[name]
-        return value.array() if type(value) is LutArray else value
+        return as_array(self._held[name])
 
     def __setitem__(self, name: str, value: Any) -> None:
         self._held[name] = value

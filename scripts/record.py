@@ -9,13 +9,17 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from edgeveil.devices import compare as idle
+from edgeveil.edge_runtime import machine
+from edgeveil.edge_runtime.bench.protocol import MOST_LOAD
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
 from edgeveil.edge_runtime.util.atomic import write_atomic
 
@@ -87,9 +91,47 @@ def here() -> dict[str, Any]:
     return {"versions": versions, "machine": machine}
 
 
+def wait(
+    most_s: float = 180.0,
+    *,
+    look_s: float = 2.0,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+    load: Callable[[], float | None] = machine.load,
+    watch: Callable[[], idle.Watch] = idle.Watch,
+) -> str | None:
+    """Wait until nothing else runs and the load is low, ``most_s`` at most. Returns None, or the remaining problem.
+
+    Prints on stderr that it waits.
+    """
+    end, reported = clock() + most_s, False
+    while True:
+        looking = watch()
+        sleep(look_s)
+        others, runnable = looking.use().others, load()
+        problem = None
+        if others is not None and others > idle.MOST_OTHERS:
+            problem = f"others use {others:.2f} cores of this machine ({idle.MOST_OTHERS:g} at most were expected)"
+        elif runnable is not None and runnable > MOST_LOAD * (os.cpu_count() or 1):
+            problem = f"the load of this machine is {runnable:.1f} ({MOST_LOAD:g} a core at most were expected)"
+        if problem is None or clock() >= end:
+            return problem
+        if not reported:
+            print(f"waiting for up to {most_s:.0f} s: {problem}", file=sys.stderr)
+            reported = True
+
+
+def begin(*, anyway: bool) -> None:
+    """Wait before a measurement; exit with code 3 if the machine stays busy, unless ``anyway``."""
+    problem = None if anyway else wait()
+    if problem:
+        print(f"error: {problem}; end what else runs, or use --anyway", file=sys.stderr)
+        raise SystemExit(3)
+
+
 def watch(asked: argparse.Namespace) -> idle.Watch:
     """Wait until nothing else runs here; ends the script with 3 where it does, unless --anyway was given."""
-    idle.begin(anyway=asked.anyway)
+    begin(anyway=asked.anyway)
     return idle.Watch()
 
 

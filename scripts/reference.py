@@ -8,7 +8,8 @@ import json
 import re
 import types
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -17,6 +18,7 @@ from edgeveil.devices import profiles, site
 from edgeveil.devices.profiles import Profile
 from edgeveil.devices.published import TABLE
 from edgeveil.edge_runtime.device import forms
+from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.kinds import SINKS, SOURCES
 from edgeveil.edge_runtime.late_imports import library
 from edgeveil.edge_runtime.registry import Registry
@@ -27,7 +29,6 @@ from edgeveil.trainer.export.compilers.vendors import COMPILERS
 from edgeveil.trainer.recipe.messages import members, tags
 from edgeveil.trainer.recipe.schema import ALIASES, Recipe
 from edgeveil.trainer.report.card_page import environment
-from edgeveil.trainer.report.pictures import filled
 from scripts.record import ROOT, Script, run
 
 HOW = "run python -m scripts.reference"
@@ -41,6 +42,27 @@ GLOSSARY = ROOT / "docs/reference/glossary.md"
 LEARNS_FROM = {"fixed": "nothing", "transfer": "clean samples", "adaptive": "x'"}
 AGAIN = 3  # keys that two sections describe alike
 PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false"}
+
+
+# Parts of pages that are written by scripts are between ``<!-- recorded: NAME -->`` and ``<!-- end -->``.
+_PART = re.compile(r"(<!-- recorded: ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def filled(text: str, makers: Mapping[str, Callable[[], Any]]) -> str:
+    """``text`` with every marked part written again. Raises ``BadInput`` for a part without a maker, or a maker without
+    a part."""
+    missing = [name for name in makers if f"<!-- recorded: {name} -->" not in text]
+
+    def replacement(match: re.Match[str]) -> str:
+        name = match[2]
+        if name not in makers:
+            raise BadInput(f"There is no table called {name}; there are {', '.join(makers)}.")
+        return f"{match[1]}{makers[name]()}{match[3]}"
+
+    out = _PART.sub(replacement, text)
+    if missing:
+        raise BadInput(f"The page has no part for {', '.join(missing)}: put <!-- recorded: NAME --> and <!-- end -->.")
+    return out
 
 
 def kind(annotation: object, constraints: Iterable[object] = ()) -> str:

@@ -265,7 +265,7 @@ _LAST_TFLITE = 209  # the newest built-in operation of which this list knows tha
 _OWN_CUSTOM = ("TFLite_Detection_PostProcess",)  # in every interpreter, although its name is no number
 _RANDOM_ONNX = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"}
 _DOMAINS = {"", "ai.onnx"}
-_FUNCTIONS, _TRAINING, _ORT = 25, 20, b"ORTM"
+_ORT = b"ORTM"
 
 
 class Problem(NamedTuple):

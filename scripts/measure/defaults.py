@@ -350,7 +350,7 @@ def main() -> int:
         script.error(f"expected {', '.join(SETS)}; got {', '.join(sorted(unknown))}")
     done = {one["name"] for one in record.read(asked.out).get("rows", [])}
     for name in asked.names or [one for one in SETS if one not in done]:
-        idle.begin(anyway=asked.anyway)
+        record.begin(anyway=asked.anyway)
         new = row(name, asked.work)
         say(f"{name}: {new['outcome']} after {new['minutes']:.1f} minutes")
         write(asked.out, script.path, new)

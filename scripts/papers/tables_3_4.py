@@ -19,7 +19,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from edgeveil.devices import compare
 from edgeveil.edge_runtime import machine
 from edgeveil.trainer.cli import bench_command
 from scripts import pages, record
@@ -100,7 +99,7 @@ def main() -> int:
         if recorded.get(name, {}).get("verdict") != "VALID":
             for one in (BASE, name):
                 prepared(one, options.work)  # before the machine is looked at: exporting makes it busy
-            compare.begin(anyway=options.anyway)
+            record.begin(anyway=options.anyway)
             recorded[name] = timed(name, options.work, options.rounds)
             outcome = "; ".join(recorded[name]["reasons"]) or "VALID"
             print(f"{number} of {len(options.networks)}, {name}: {outcome}", file=sys.stderr)

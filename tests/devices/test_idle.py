@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from edgeveil.devices import compare
 from edgeveil.devices.compare import Use, Watch
+from scripts import record
 
 TICKS = os.sysconf("SC_CLK_TCK")
 FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "guest", "guest_nice")
@@ -66,9 +66,9 @@ def test_it_waits_for_a_quiet_machine_and_says_what_is_in_the_way(tmp_path, caps
         machine.pass_s(500 * seconds, user=next(busy))
 
     still = {"sleep": sleep, "clock": lambda: machine.time, "watch": machine.watch}
-    assert compare.wait(1e9, load=lambda: 0.1, **still) is None
+    assert record.wait(1e9, load=lambda: 0.1, **still) is None
     assert "waiting" in capsys.readouterr().err
     busy = iter([1.0])
-    assert "others use 1.00 cores" in compare.wait(1.0, load=lambda: 0.1, **still)
+    assert "others use 1.00 cores" in record.wait(1.0, load=lambda: 0.1, **still)
     busy = iter([0.0])
-    assert "load of this machine is 99.0" in compare.wait(1.0, load=lambda: 99.0, **still)
+    assert "load of this machine is 99.0" in record.wait(1.0, load=lambda: 99.0, **still)

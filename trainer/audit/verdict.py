@@ -31,7 +31,6 @@ from edgeveil.trainer.audit.findings import SENT, UNATTACKED, Answer, Finding, a
 from edgeveil.trainer.measures.intervals import wider
 from edgeveil.trainer.recipe.training_sections import Limits
 
-WORDS = (LEAKS, BOUNDED, NOTHING_FOUND, CANNOT_TELL)
 MOST_FINDINGS = 3  # of a verdict
 SIGNIFICANT = 0.01  # of the permutation tests, on all rows and on parts of them, together
 TPR_ERROR = 0.025  # of the tests that no attack recognises the most exposed more than three times too often, together

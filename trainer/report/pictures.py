@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import base64
 import io
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.findings import LABEL_ONLY, RAW, SENT, Finding, attacks, best, findings, guess
 from edgeveil.trainer.audit.findings import kept as kept_by
 from edgeveil.trainer.audit.verdict import BOUNDED, CANNOT_TELL, LEAKS, NOTHING_FOUND, judge, percent, verdict
@@ -228,27 +226,3 @@ def _rate(axes: Any, rate: Finding, y: float, ink: str, text: str) -> None:
 def _note(axes: Any, share: float, y: float, ink: str, text: str) -> None:
     """To the left of its dot: the largest leaks are furthest right, where there is no room."""
     axes.text(100 * share - 3, y, text, va="center", ha="right", color=ink, fontsize=8)
-
-
-# Pages with parts that are written from records, so that no measured number is typed by hand.
-#
-# Such a part is between ``<!-- recorded: NAME -->`` and ``<!-- end -->``.
-
-_PART = re.compile(r"(<!-- recorded: ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-
-def filled(text: str, makers: Mapping[str, Callable[[], Any]]) -> str:
-    """``text`` with every marked part written again. Raises ``BadInput`` for a part without a maker, or a maker without
-    a part."""
-    missing = [name for name in makers if f"<!-- recorded: {name} -->" not in text]
-
-    def replacement(match: re.Match[str]) -> str:
-        name = match[2]
-        if name not in makers:
-            raise BadInput(f"There is no table called {name}; there are {', '.join(makers)}.")
-        return f"{match[1]}{makers[name]()}{match[3]}"
-
-    out = _PART.sub(replacement, text)
-    if missing:
-        raise BadInput(f"The page has no part for {', '.join(missing)}: put <!-- recorded: NAME --> and <!-- end -->.")
-    return out

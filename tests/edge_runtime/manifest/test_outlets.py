@@ -131,7 +131,7 @@ def test_counts_leave_as_the_owner_says(noise, told, allowed):
 
 @pytest.mark.parametrize("level", ['"Exact"', "null", "[]", '{"most":1}'])
 def test_another_word_for_counts_is_refused(level):
-    with pytest.raises(BadInput, match="counts: expected (one of none, noise, exact|text)"):
+    with pytest.raises(BadInput, match=r"counts: expected (one of none, noise, exact|text)"):
         read_policy(b'{"schema":1,"hide":[],"counts":%s}' % level.encode())
 
 

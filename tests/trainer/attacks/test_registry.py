@@ -1,7 +1,6 @@
 """Which families attack which kind of sample."""
 
 from edgeveil.trainer.attacks.registry import FAMILIES, adversaries, meant_for
-from edgeveil.trainer.report.pictures import filled
 from scripts import reference
 
 OF_SERIES = {"series CNN", "series GRU", "boosted signal features", "nearest by DTW"}
@@ -22,4 +21,4 @@ def test_the_order_is_that_of_the_classes_and_no_two_share_a_place():
 
 def test_the_page_lists_the_families_as_their_classes_do():
     text = reference.ATTACKS.read_text()
-    assert filled(text, {"families": reference.families}) == text, reference.HOW
+    assert reference.filled(text, {"families": reference.families}) == text, reference.HOW
