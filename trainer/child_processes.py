@@ -53,9 +53,6 @@ Run = Callable[[Sequence[Job]], Answers]
 ``{"crashed": why}``."""
 
 
-# The main part, described by the docstring.
-
-
 @contextmanager
 def processes(at_once: int, *, fresh: bool = False, logs: Path | None = None) -> Iterator[Run]:
     """Yield what runs jobs, ``at_once`` at a time.

@@ -27,9 +27,6 @@ def write_all(handle: int, data: bytes, *, wait: Optional[Callable[[int], None]]
             wait(handle)
 
 
-# The main part, described by the docstring.
-
-
 class Filesystem(object):
     """The real file system. Raises ``OSError`` as the system does."""
 

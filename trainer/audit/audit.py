@@ -16,7 +16,7 @@ from edgeveil.trainer.attacks.findings import Row
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.attacks.registry import adversaries, meant_for
 from edgeveil.trainer.audit.document import NOT_COVERED, Making, kept_answers
-from edgeveil.trainer.audit.findings import RAW, Finding, as_findings
+from edgeveil.trainer.audit.findings import RAW, Finding
 from edgeveil.trainer.audit.floor import Floor, examine, named_by, raw_rates
 from edgeveil.trainer.audit.frozen import open_target
 from edgeveil.trainer.audit.probes import probes
@@ -197,8 +197,7 @@ def _sections(about: About, answers: Mapping[str, list[Finding]]) -> tuple[list[
     findings: list[Finding] = []
     keys: dict[str, Any] = {}
     for section in _asked_of(about):
-        measured = answers[section.name] if section.name in answers else section.measure(about, findings)
-        findings += as_findings(section.name, measured)
+        findings += answers[section.name] if section.name in answers else section.measure(about, findings)
         keys |= section.keys(about)
     for probe in probes():
         findings += answers[probe.name] if probe.name in answers else probe.run(about)

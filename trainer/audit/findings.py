@@ -128,14 +128,6 @@ class Answer:
         return next(iter(self.figures.values()))
 
 
-def as_findings(name: str, found: Any, *, of: str = SENT) -> list[Finding]:
-    """What a section found: a list of findings as it is, and fields of its own as one finding with them; None: none."""
-    if isinstance(found, Mapping):
-        text, more = str(found.get("sentence", "")), {**found, "kind": name}
-        return [Finding(name, name, of=of, text=text, more=more)]
-    return list(found or ())
-
-
 def findings(document: Mapping[str, Any], of: str | None = None) -> list[Finding]:
     """The findings of a document of schema 2, of one output or of all."""
     all_findings = [Finding.from_json(one) for one in document["findings"]]

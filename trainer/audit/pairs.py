@@ -99,12 +99,18 @@ def without_rare(pairs: Pairs) -> Pairs:
 def spec(readings: Readings, others: Sequence[Readings] = ()) -> InputSpec:
     """Kind, shape and range of samples; the range over ``others`` of the same shape too."""
     x = readings.x
-    alike = [x, *(other.x for other in others if other.x.shape[1:] == x.shape[1:])]
-    if readings.kind == "image" and all(one.dtype == np.uint8 for one in alike):
+    alike = [other.x for other in others if other.x.shape[1:] == x.shape[1:]]
+    return spec_of(x, alike, image=readings.kind == "image")
+
+
+def spec_of(x: np.ndarray, others: Sequence[np.ndarray] = (), *, image: bool) -> InputSpec:
+    """``spec`` of arrays of one shape."""
+    alike = [x, *others]
+    if image and all(one.dtype == np.uint8 for one in alike):
         return InputSpec("image", x.shape[1:], str(x.dtype), 0.0, 255.0)
     lows = np.min([one.min(axis=0).astype(np.float64) for one in alike], axis=0)
     highs = np.max([one.max(axis=0).astype(np.float64) for one in alike], axis=0)
-    if readings.kind == "image":
+    if image:
         low, high = float(lows.min()), float(highs.max())
         return InputSpec("image", x.shape[1:], str(x.dtype), low, high if high > low else low + 1)
     highs = np.where(highs > lows, highs, lows + 1)

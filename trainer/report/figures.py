@@ -14,6 +14,8 @@ from edgeveil.trainer.audit.verdict import percent
 
 WIDTH, HEIGHT = 460, 250
 LEFT, RIGHT, TOP, BOTTOM = 48, 12, 10, 36
+ENDS = {"left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "bottom": HEIGHT - BOTTOM}
+BOX = {"width": WIDTH, "height": HEIGHT, **ENDS}
 INKS = 8  # of style.html
 MOST_DOTS = 60  # of a line: values on hover, as far apart as a finger or a pointer can tell
 
@@ -96,14 +98,7 @@ def _curves(
     return {
         "title": title,
         "says": f"{title} by epoch; at the end {end}",
-        **{
-            "width": WIDTH,
-            "height": HEIGHT,
-            "left": LEFT,
-            "right": WIDTH - RIGHT,
-            "top": TOP,
-            "bottom": HEIGHT - BOTTOM,
-        },
+        **BOX,
         **{"x_label": "epoch", "x_ticks": x.ticks(), "y_ticks": y.ticks(), "lines": drawn},
     }
 
@@ -205,14 +200,7 @@ def points(
     return {
         "title": f"{unit}, against leakage",
         "says": f"{unit} against the best attack on z, {len(dots)} points",
-        **{
-            "width": WIDTH,
-            "height": HEIGHT,
-            "left": LEFT,
-            "right": WIDTH - RIGHT,
-            "top": TOP,
-            "bottom": HEIGHT - BOTTOM,
-        },
+        **BOX,
         **{"x_label": "best attack found on z right, %", "x_ticks": x.ticks(), "y_ticks": y.ticks(), "dots": dots},
         **{"mark": x.at(chance), "mark_text": f"chance: {chance:.1f} %"},
         "lines": [{"name": name, "ink": n % INKS + 1} for n, name in enumerate(recipes)],

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 from edgeveil.trainer.attacks.problem import Released
+from edgeveil.trainer.audit.pairs import spec_of
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.ext.publish.levels import as_number
 from edgeveil.trainer.ext.publish.published import Published
@@ -85,16 +86,7 @@ def _view(
     if x.ndim not in (2, 4):
         x = x.reshape(len(x), -1)
     shown = None if also is None else _standard(also)
-    return _spec(x), Released(x, y, z, cluster, also=shown)
-
-
-def _spec(x: np.ndarray) -> InputSpec:
-    if x.ndim == 4:
-        low, high = (0.0, 255.0) if x.dtype == np.uint8 else (float(x.min()), float(x.max()))
-        return InputSpec("image", x.shape[1:], str(x.dtype), low, high if high > low else low + 1)
-    lows, highs = x.min(axis=0).astype(np.float64), x.max(axis=0).astype(np.float64)
-    highs = np.where(highs > lows, highs, lows + 1)
-    return InputSpec("vector", x.shape[1:], str(x.dtype), tuple(lows.tolist()), tuple(highs.tolist()))
+    return spec_of(x, image=x.ndim == 4), Released(x, y, z, cluster, also=shown)
 
 
 def _flat(array: np.ndarray) -> np.ndarray:

@@ -72,7 +72,6 @@ class Wanted:
     out: Path
     engine: Engine = "local"
     jobs: int = 1
-    artefact: str = "auto"
     ledger: Path | None = None
     chunk_rows: int | None = None
     again: bool = False

@@ -161,7 +161,7 @@ def publish_archive(wanted: Wanted, key: MasterKey, signer: Signer, vault: Vault
     require_vault(wanted.plan, vault)
     table_files.pyarrow()
     uri = recordings.uri_of(wanted.recordings)
-    opened = Opened.of(wanted.bundle, wanted.trust, artefact=wanted.artefact)
+    opened = Opened.of(wanted.bundle, wanted.trust)
     with opened.perturber:
         opened.require_audit(unaudited=wanted.unaudited)
         opened.require_fit(uri)
