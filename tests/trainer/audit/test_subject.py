@@ -9,7 +9,8 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks.families.code_counts import values
 from edgeveil.trainer.audit import subject as perturbing
-from edgeveil.trainer.audit.subject import RELEASED, SENT, Subject, bottleneck
+from edgeveil.trainer.audit.subject import RELEASED, SENT, Bottleneck, Subject, bottleneck
+from edgeveil.trainer.perturbers.codebook import stream_codes
 
 SHAPE = (2, 2, 1)
 
@@ -166,3 +167,75 @@ def test_the_code_of_a_frame_alone_is_looked_up_unless_it_is_under_noise(noise, 
         assert beside.released.codes is None  # the class leaves anyway, and is all there is
         assert np.array_equal(codes.received, sent)
         assert len(set(values(perturbed.released, few=True))) == 4  # counted as codes, not as sixteen pictures
+
+
+# What of a manifest decides all that leaves.
+
+HEAD = [
+    {"stage": "preprocess", "input": "x", "output": "u"},
+    {"stage": "artefact", "model": "e", "inputs": {"i": "u"}, "outputs": {"l": "logits", "c": "codes"}},
+    {"stage": "table", "op": "argmax", "input": "logits", "output": "label"},
+]
+WITHIN = {"stage": "table", "op": "argmax_within", "input": "codes", "group": "label", "groups": 2, "output": "code"}
+LABEL = {"name": "label", "kind": "label", "tensor": "label"}
+
+
+def picture(of: str) -> list[dict]:
+    row = {"stage": "synthesis", "op": "row", "input": of, "table": "pictures", "output": "v"}
+    return [row, {"stage": "output", "input": "v", "output": "x_out"}]
+
+
+def frame_of(tensor: str = "x_out") -> dict:
+    return {"name": "frame", "kind": "frame", "tensor": tensor}
+
+
+def draw(of: str, table: str, to: str) -> dict:
+    return {"stage": "draw", "distribution": "channel", "input": of, "table": table, "output": to}
+
+
+TABLES = {
+    "pictures": np.zeros((6, 1)),
+    "means": np.zeros((2, 1)),
+    "channel": np.kron(np.eye(2), np.full((3, 3), 4)).astype(np.uint32),
+    "donors": stream_codes.donors_within(6, 2),
+}
+
+
+def found(stages: list[dict], outputs: list[dict]) -> Bottleneck | str:
+    return bottleneck({"stages": [*HEAD, *stages], "outputs": outputs}, TABLES)
+
+
+def test_what_a_code_and_noise_decide_can_be_counted():
+    code = {"name": "code", "kind": "code", "tensor": "code"}
+    assert found([WITHIN, *picture("code")], [frame_of(), LABEL, code]) == Bottleneck(
+        "code", "code", None, 6, False, True
+    )
+    behind = found([WITHIN, draw("code", "channel", "c2"), *picture("c2")], [frame_of(), LABEL])
+    assert behind == Bottleneck("code", "c2", "channel", 6, False, True)
+    donors = found([WITHIN, draw("code", "donors", "d"), *picture("d")], [frame_of(), LABEL, code])
+    assert donors == Bottleneck("code", "code", None, 6, False, True)  # the code itself leaves beside its donor
+    assert found(picture("label"), [frame_of(), LABEL]) == Bottleneck("label", "label", None, None, False, True)
+    hidden = found([draw("label", "channel", "other"), *picture("other")], [frame_of()])
+    assert hidden == Bottleneck("label", "other", "channel", None, True, True)
+
+
+def test_a_held_stream_is_seen_through():
+    stages = [
+        {"stage": "hold", "op": "majority", "input": "label", "groups": 2, "output": "held"},
+        draw("held", "channel", "drawn"),
+        {"stage": "hold", "op": "keep", "input": "drawn", "by": "held", "output": "kept"},
+        *picture("kept"),
+    ]
+    both = found(stages, [frame_of(), {**LABEL, "tensor": "held"}])
+    assert isinstance(both, Bottleneck)
+    assert (both.sent, both.table, both.hidden_label) == ("label", None, False)
+
+
+def test_more_than_a_code_is_said_to_be_more():
+    whole = [{"stage": "output", "input": "codes", "output": "x_out"}]
+    assert "more of a reading leaves than a code" in found(whole, [frame_of()])
+    beside = found([WITHIN, *whole, *picture("code")[:1]], [frame_of(), LABEL])
+    assert "more of a reading" in beside
+    mixing = {**TABLES, "channel": np.ones((6, 6), np.uint32)}
+    stages = [*HEAD, WITHIN, draw("code", "channel", "c2"), *picture("c2")]
+    assert "leaves the class" in bottleneck({"stages": stages, "outputs": [frame_of(), LABEL]}, mixing)
