@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        97_604,
+        97_454,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -53,7 +53,7 @@ BUDGETS = {
         "350 converters, one file each; 35 what reads a trained classifier better, and cures for its size and end; 80 "
         "mistakes of own networks named.",
     ),
-    "spine lines": Budget(87_879, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(87_741, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         490,
         400,
@@ -67,10 +67,11 @@ BUDGETS = {
     "modules under 40 lines": Budget(3, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
     "scripts lines": Budget(
-        9_316,
+        9_379,
         7_000,
         "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters; PyTorch next to "
-        "Keras, and other boosting next to ours, in one run each.",
+        "Keras, and other boosting next to ours, in one run each; 50 the wait for a quiet machine and the marked parts "
+        "of pages, which only scripts use.",
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
