@@ -19,7 +19,7 @@ from edgeveil.edge_runtime.manifest.manifest import Limit
 from edgeveil.edge_runtime.paths import DEFAULT_PATH, LEDGER, is_service, named
 from edgeveil.edge_runtime.util import root_lock, strict_json
 from edgeveil.edge_runtime.util.atomic import file_place, writing
-from edgeveil.edge_runtime.util.filesystem import Filesystem, read_strict, replace_file
+from edgeveil.edge_runtime.util.filesystem import Filesystem, read_strict
 
 DEVICE = "device"  # the account that every release counts to where nothing tells its unit
 
@@ -370,7 +370,9 @@ def owner_of(machine: str) -> str:
 
 def replace(disk: Filesystem, path: str, data: bytes) -> None:
     """Replace a file: whole or not at all, and on the disk when this returns. Raises ``OSError``."""
-    replace_file(disk, path, data, _MODE)
+    disk.write(path + ".tmp", data, _MODE)
+    disk.sync(path + ".tmp")
+    disk.rename(path + ".tmp", path)
     disk.sync_folder(os.path.dirname(path))
 
 
