@@ -27,7 +27,7 @@ from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.graphs import keras_file
 from edgeveil.trainer.graphs.keras_file import OURS, foreign_parts, tables
 from edgeveil.trainer.progress import say
-from edgeveil.trainer.recipe.networks import NETWORKS, Given, own_function
+from edgeveil.trainer.recipe.networks import NETWORKS, Given, check_channels, own_function
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
 TRIED = 6  # samples by which passes are compared
@@ -376,6 +376,7 @@ class Trained:
             raise BadInput(f"{self.path.name}: size and colours are of pictures, and these are {spec.plural}.")
         if section.colours == "bgr" and spec.shape[-1] != 3:
             raise BadInput(f"{self.path.name}: colours are of three channels; samples have {spec.shape[-1]}.")
+        check_channels(self.path.name, section, spec.shape[-1])
         model = read_given(self.path, shape)[0]
         takes = tuple(getattr(model, "input_shape", ()) or ())[1:]
         if spec.kind == "image" and takes[2:] == shape[2:] and None not in takes and takes != shape:
@@ -398,6 +399,7 @@ class Trained:
         if section.colours == "bgr":
             h = fixed_dense(np.eye(3)[::-1], "bgr")(h)
         if (section.low, section.high) != (0.0, 1.0):
-            h = keras.layers.Rescaling(section.high - section.low, section.low, name="range")(h)
+            low, high = np.asarray(section.low, np.float64), np.asarray(section.high, np.float64)
+            h = keras.layers.Rescaling((high - low).tolist(), low.tolist(), name="range")(h)
         logits = keras.layers.Activation("linear", name="logits")(_call(self.model, [h]))
         return keras.Model(sample, logits)
