@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -135,7 +134,7 @@ def train_classifiers(run: Run) -> None:
 
 
 MOST_TRIED = 2000  # samples
-EXCHANGED = 0.001  # of tests for classes in each other's places, on all pairs together
+EXCHANGED, CHANCE = 3, 0.001  # of classes in each other's places
 RANGES: tuple[tuple[End, End], ...] = ((0.0, 1.0), (0.0, 255.0), (-1.0, 1.0))  # that models usually take
 # Of colours less their mean, over their deviation, as models trained on ImageNet take them: of red, green and blue.
 IMAGENET = ((-2.1179, -2.0357, -1.8044), (2.2489, 2.4286, 2.64))
@@ -202,15 +201,18 @@ def exchanged_classes(counts: np.ndarray, classes: tuple[str, ...]) -> str:
     """Which classes of a ``confusion`` surely stand in each other's places, in a sentence; "" where none do.
 
     The best one-to-one assignment splits into cycles, as two swapped classes are. One counts only where each of its
-    classes is read as the next more often than as itself, by a one-sided sign test at ``EXCHANGED`` over the number of
-    pairs: a classifier that is weak, or leans to a class, reads one of two as the other, and does not read both so.
+    classes is read as the next ``EXCHANGED`` times as often as itself, and by a one-sided sign test at ``CHANCE`` more
+    often. A classifier that is weak, or leans to a class, reads one of two as the other, and does not read both so;
+    where neither is preferred, both tests together err once in a million.
     """
     _, taken = linear_sum_assignment(-counts)
-    level = EXCHANGED / max(1, math.comb(len(classes), 2))
+    pairs = [(counts[one, other], counts[one, one]) for one, other in enumerate(taken)]
     surely = {
         one
-        for one, other in enumerate(taken)
-        if one != other and binom.sf(counts[one, other] - 1, counts[one, one] + counts[one, other], 0.5) <= level
+        for one, (as_next, as_it_is) in enumerate(pairs)
+        if one != taken[one]
+        and as_next >= EXCHANGED * as_it_is
+        and binom.sf(as_next - 1, as_next + as_it_is, 0.5) <= CHANCE
     }
     found, seen = [], set[int]()
     for one in sorted(surely):
