@@ -147,7 +147,7 @@ def _recipe(
     except ValidationError as error:
         (first, *_) = error.errors(include_url=False)
         if first["loc"]:  # of one key
-            expected = first["msg"].removeprefix("Input should be ")
+            expected = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
             raise BadInput(f"--set {first['loc'][0]}: expected {expected}; got {first['input']}.") from None
         raise BadInput(f"{model}: expected {first.get('ctx', {}).get('error', first['msg'])}.") from None
     table = {**table, **about, "perturber": section}

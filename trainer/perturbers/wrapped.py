@@ -70,7 +70,7 @@ class Wrapped(Perturber):
     )
     low: EndOrNone = Field(
         default=None,
-        description="What the model expects for the smallest value of a sample: one number, or one for each channel. "
+        description="What the model expects for the smallest value of a sample, or of each channel. "
         "Left out: `low` and `high` are found among 0 to 1, -1 to 1, 0 to 255 and the data's own range.",
     )
     high: EndOrNone = Field(default=None, description="The same for the largest value.")

@@ -97,6 +97,7 @@ else:
 
 
 def _numbers(end: Any) -> Any:
+    end = end.tolist() if hasattr(end, "tolist") else end  # of an array or a tensor, in Python
     values = end if isinstance(end, list) and end else [end]
     if end is not None and not all(type(one) in (int, float) and math.isfinite(one) for one in values):
         raise ValueError("a finite number, or a list of one for each channel")
@@ -135,10 +136,7 @@ class Given(Section):
         description="A file of Keras, .keras, or of PyTorch's torch.export, .pt2, relative to the recipe, that gives "
         "logits or softmax.",
     )
-    low: End = Field(
-        default=0.0,
-        description="What it expects for the smallest value of a sample: one number, or one for each channel.",
-    )
+    low: End = Field(default=0.0, description="What it expects for the smallest value of a sample, or of each channel.")
     high: End = Field(default=1.0, description="The same for the largest value.")
     colours: Literal["rgb", "bgr"] = Field(default="rgb", description="The order of colours that it takes.")
     size: list[int] | None = Field(
