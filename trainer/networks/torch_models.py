@@ -103,7 +103,9 @@ def of_module(module: Any, name: str, shapes: Sequence[tuple[int, ...]]) -> Any:
             kind = str(one.dtype).removeprefix("torch.")
             raise BadInput(f"{name}: float32 was expected, and {path} is {kind}: call .float() on the module.")
     try:
-        module = copy.deepcopy(getattr(module, "_orig_mod", module)).cpu().eval()  # that of torch.compile
+        module = module.module if isinstance(module, torch.nn.DataParallel) else module
+        module = getattr(module, "_orig_mod", module)  # that of torch.compile
+        module = copy.deepcopy(module).cpu().eval()
     except Exception as error:
         raise BadInput(f"{name} cannot be copied: {_line(error)}. Give one whose weights are parameters.") from None
     samples = tuple(torch.zeros((2, *_first(shape)), dtype=torch.float32, device="cpu") for shape in shapes)

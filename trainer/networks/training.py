@@ -255,10 +255,10 @@ def reads_better(trained: own.Trained, given: Given, u: np.ndarray, labels: np.n
     tried = []
     for ends, colours in list(itertools.product(ranges, orders))[1:]:
         turned = ends == IMAGENET != stated and colours == "bgr"  # it has the model's order
-        low, high = (tuple(reversed(end)) for end in IMAGENET) if turned else ends
-        one = given.model_copy(update={"low": low, "high": high, "colours": colours})
+        used: tuple[End, End] = (IMAGENET[0][::-1], IMAGENET[1][::-1]) if turned else ends
+        one = given.model_copy(update={"low": used[0], "high": used[1], "colours": colours})
         right = float((predict(trained.classifier(one), u).argmax(axis=1) == labels).mean())
-        changed = [f"low = {shown(low)} and high = {shown(high)}"] if (low, high) != stated else []
+        changed = [f"low = {shown(used[0])} and high = {shown(used[1])}"] if used != stated else []
         changed += [f'colours = "{colours}"'] if colours != given.colours else []
         tried.append((right, -len(changed), " and ".join(changed)))
     right, count, change = max(tried, key=lambda one: one[:2])

@@ -432,7 +432,7 @@ def test_modules_are_given_as_objects_and_stay_as_they_are(tmp_path, monkeypatch
     before = {name: one.clone() for name, one in reads.state_dict().items()}
     with monkeypatch.context() as patch:
         patch.setattr("edgeveil.trainer.train._train", lambda run, *_, **__: run)
-        run = edgeveil.train(recipe, tmp_path / "run", target=reads)
+        run = edgeveil.train(recipe, tmp_path / "run", target=torch.nn.DataParallel(torch.compile(reads)))
     assert run.facts["classifiers"]["target"]["validation_accuracy"] > 0.8
     assert (reads.training, reads[0].training, reads[1].training) == (True, True, False)
     assert all(bool((one == before[name]).all()) for name, one in reads.state_dict().items())
