@@ -240,7 +240,8 @@ def reads_better(trained: own.Trained, given: Given, u: np.ndarray, labels: np.n
     sure = _sure(accuracy, len(labels))
     if sure >= 1:
         return ""
-    stated = tuple(tuple(end) if isinstance(end, list) else end for end in (given.low, given.high))
+    least, most = (tuple(end) if isinstance(end, list) else end for end in (given.low, given.high))
+    stated: tuple[End, End] = (least, most)
     spec, ranges = trained.spec, {stated: None}
     if spec.low is not None and spec.high is not None:
         low, high = float(np.min(spec.low)), float(np.max(spec.high))
