@@ -15,14 +15,22 @@ import numpy as np
 SAMPLE, OUTPUT = "sample", "output"  # the names of their ends
 
 
+End = float | tuple[float, ...]  # of a range: of all channels, or of each in the model's order
+
+
+def shown(end: End) -> str:
+    """For people, as ``--set`` has it."""
+    return f"[{', '.join(f'{one:g}' for one in end)}]" if isinstance(end, tuple) else f"{end:g}"
+
+
 @dataclass(frozen=True)
 class Takes:
     """What a model expects of a sample, and gives back: its range, order of axes and of colours, height and width."""
 
-    low: float = 0.0
-    high: float = 1.0
-    gives_low: float = 0.0
-    gives_high: float = 1.0
+    low: End = 0.0
+    high: End = 1.0
+    gives_low: End = 0.0
+    gives_high: End = 1.0
     layout: str = "last"
     colours: str = "rgb"
     size: tuple[int, int] | None = None
@@ -36,8 +44,10 @@ class Takes:
         """For people, as ``--set`` has it."""
         size = "" if self.size is None else f", size={self.size[1]}x{self.size[0]}"
         gives = (self.gives_low, self.gives_high)
-        other = "" if gives == (self.low, self.high) else f", gives={gives[0]:g}:{gives[1]:g}"
-        return f"low={self.low:g}, high={self.high:g}{other}, layout={self.layout}, colours={self.colours}{size}"
+        other = "" if gives == (self.low, self.high) else f", gives={shown(gives[0])}:{shown(gives[1])}"
+        return (
+            f"low={shown(self.low)}, high={shown(self.high)}{other}, layout={self.layout}, colours={self.colours}{size}"
+        )
 
 
 def ends(own: tuple[int, ...], takes: Takes, shape: tuple[int, ...]) -> tuple[Any, Any]:
@@ -53,14 +63,18 @@ def ends(own: tuple[int, ...], takes: Takes, shape: tuple[int, ...]) -> tuple[An
     h = before = keras.Input(own, name=SAMPLE)
     if takes.size is not None:
         h = keras.layers.Resizing(*takes.size)(h)
-    h = _scaled(h, takes.high - takes.low, takes.low, takes.colours)
+    low, high, gives_low, gives_high = map(np.asarray, (takes.low, takes.high, takes.gives_low, takes.gives_high))
+    h = _scaled(h, high - low, low, takes.colours)
     axes = tuple(range(1, len(own) + 1))
     first = takes.layout == "first"
     h = keras.layers.Permute((axes[-1], *axes[:-1]))(h) if first else h
     g = after = keras.Input(shape, name=SAMPLE)
     g = keras.layers.Permute((*axes[1:], axes[0]))(g) if first else g
-    span = takes.gives_high - takes.gives_low
-    g = _scaled(g, 1 / span, -takes.gives_low / span, takes.colours)
+    factor = 1 / (gives_high - gives_low)
+    offset = -gives_low * factor
+    if takes.colours == "bgr":  # in the order of samples, which comes out
+        factor, offset = np.flip(factor), np.flip(offset)
+    g = _scaled(g, factor, offset, takes.colours)
     if takes.size is not None:
         g = keras.layers.Resizing(*own[:2])(g)
     return keras.Model(before, named(h)), keras.Model(after, named(g))
@@ -73,11 +87,12 @@ def named(h: Any) -> Any:
     return keras.layers.Activation("linear", name=OUTPUT)(h)
 
 
-def _scaled(h: Any, factor: float, offset: float, colours: str) -> Any:
+def _scaled(h: Any, factor: np.ndarray, offset: np.ndarray, colours: str) -> Any:
+    """h * factor + offset, which are numbers or of the channels that come out."""
     import keras
 
     if len(h.shape) != 4:
-        return keras.layers.Rescaling(factor, offset)(h)
+        return keras.layers.Rescaling(factor.tolist(), offset.tolist())(h)
     channels = h.shape[-1]
     order = np.arange(channels)[::-1] if colours == "bgr" else np.arange(channels)
     layer = keras.layers.Conv2D(channels, 1, trainable=False)

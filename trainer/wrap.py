@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ from edgeveil.trainer import datasets
 from edgeveil.trainer.export.export import check_given, export
 from edgeveil.trainer.export.folder import ExportFolder, check_place
 from edgeveil.trainer.ext.sweep import axes
+from edgeveil.trainer.networks.own import is_module, saved
 from edgeveil.trainer.perturbers.wrapped import TAKES, Wrapped
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.data_section import data_at
@@ -39,7 +41,7 @@ _PARTS = {
 
 
 def wrap(
-    model: str,
+    model: Any,
     data: str | Recipe,
     out: Path,
     *,
@@ -53,7 +55,8 @@ def wrap(
 ) -> ExportFolder:
     """Make an export folder ``out``, and the run that its audit reads next to it, of a model as it is.
 
-    ``model`` is a file .keras, .pt2, .onnx or .tflite, or a function as ``blur:sigma=6``; ``data`` is what ``edgeveil
+    ``model`` is a file .keras, .pt2, .onnx or .tflite, a function as ``blur:sigma=6``, or an object, a Keras model or a
+    module of PyTorch, which is saved as ``out`` with .keras; ``data`` is what ``edgeveil
     recipe new`` takes, or a recipe, whose data, prior, classifiers and limits are taken. ``profiles`` names boards,
     which must pass the lint; none: all, of which those that do not pass are left out. ``settings`` changes keys of the
     recipe, as ``budget.classifier_epochs``; those of ``TAKES`` need no ``perturber.``. ``classifiers`` is the folder of
@@ -62,31 +65,37 @@ def wrap(
     Raises ``BadInput``; then, and where it is interrupted, nothing is left behind.
     """
     load_tensorflow()
-    recipe = _recipe(model, data, out, settings or {}, target, sensitive)
+    file = model if isinstance(model, str) else str(out.with_suffix(".keras").absolute())
+    given = dict(settings or {})
+    if is_module(model) and given.get("layout") == "first":  # by now the model in the file has them last
+        del given["layout"]
+    recipe = _recipe(file, data, out, given, target, sensitive)
     run = run_of(out)
     check_place(out, replace=replace)
     boards = list(profiles) or board_profiles.names()
     chosen = [board_profiles.load(name, commands=True) for name in boards]
     dataset = datasets.load(recipe.with_budget(budget)).for_training()
-    fitted, _, _ = cast(Wrapped, recipe.perturber).open(dataset)  # fail before the minutes of D_y and D_z
-    if profiles:
-        check_given(fitted, chosen)
-    before = run.exists()
-    try:
-        train(recipe, run, budget=budget, replace=replace, classifiers=classifiers)
-    except LimitNotMet as missed:  # of y alone: the audit has the figure
-        if not (run / "perturber").is_dir():
-            _remove(run, before=before, replace=replace)
+    with ExitStack() as stack:
+        if file is not model:
+            size, own = cast(Wrapped, recipe.perturber).size, dataset.input.shape
+            shape = tuple(own) if size is None else (*size, own[-1])
+            stack.enter_context(saved(model, Path(file), lambda: shape, replace=replace, kept=out))
+        fitted, _, _ = cast(Wrapped, recipe.perturber).open(dataset)  # fail before the minutes of D_y and D_z
+        if profiles:
+            check_given(fitted, chosen)
+        before = run.exists()
+        try:
+            try:
+                train(recipe, run, budget=budget, replace=replace, classifiers=classifiers)
+            except LimitNotMet as missed:  # of y alone: the audit has the figure
+                if not (run / "perturber").is_dir():
+                    raise
+                say(f"{str(missed).partition('. ')[0]}. Nothing of a given model is trained, so this is no error.")
+            return export(run, boards, out, replace=replace, leave_out=not profiles)
+        except BaseException:  # Ctrl-C too
+            if not before or replace:  # an earlier one has a dated name by then
+                shutil.rmtree(run, ignore_errors=True)
             raise
-        say(f"{str(missed).partition('. ')[0]}. Nothing of a given model is trained, so this is no error.")
-    except BaseException:  # Ctrl-C too
-        _remove(run, before=before, replace=replace)
-        raise
-    try:
-        return export(run, boards, out, replace=replace, leave_out=not profiles)
-    except BaseException:  # Ctrl-C too
-        _remove(run, before=before, replace=replace)
-        raise
 
 
 def stated(texts: Sequence[str]) -> dict[str, Any]:
@@ -108,11 +117,6 @@ def run_of(out: Path) -> Path:
     """The folder of the run of an export folder: its name without ``-export``, or with ``-run``."""
     name = out.resolve().name
     return out.with_name(name.removesuffix("-export") if name.endswith("-export") else f"{name}-run")
-
-
-def _remove(run: Path, *, before: bool, replace: bool) -> None:
-    if not before or replace:  # an earlier one has a dated name by then
-        shutil.rmtree(run, ignore_errors=True)
 
 
 def _recipe(
@@ -143,7 +147,7 @@ def _recipe(
     except ValidationError as error:
         (first, *_) = error.errors(include_url=False)
         if first["loc"]:  # of one key
-            expected = first["msg"].removeprefix("Input should be ")
+            expected = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
             raise BadInput(f"--set {first['loc'][0]}: expected {expected}; got {first['input']}.") from None
         raise BadInput(f"{model}: expected {first.get('ctx', {}).get('error', first['msg'])}.") from None
     table = {**table, **about, "perturber": section}

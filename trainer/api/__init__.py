@@ -132,21 +132,12 @@ def _address(data: "Any", place: "Path") -> str:
     return f"{file.suffix[1:]}:{file}"
 
 
-def _saved(model: "Any", file: "Path", *, replace: bool) -> "Path":
-    """The ``file`` of a Keras model, which is written. Raises ``BadInput`` where it exists, or the model is none."""
-    from edgeveil.edge_runtime.errors import BadInput
+def _shape(recipe: "Recipe", name: str) -> "tuple[int, ...]":
+    """The shape of samples that D_y ("target") or D_z of a recipe takes, channels last. The data are read for it."""
+    from edgeveil.trainer import datasets
 
-    if not hasattr(model, "save"):
-        raise BadInput(
-            f"A Keras model was expected; got {type(model).__module__}.{type(model).__qualname__}. Read a .keras with "
-            "keras.models.load_model; write a module of PyTorch with torch.export.save, and name that .pt2: as trained "
-            "of [classifiers.target] or [classifiers.sensitive], or as the model of wrap."
-        )
-    if file.exists() and not replace:
-        raise BadInput(f"{file} exists and is not overwritten. Name another folder.")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    model.save(file)
-    return file
+    section, own = getattr(recipe.classifiers, name), datasets.load(recipe).input.shape
+    return (*section.size, own[-1]) if section is not None and section.size is not None else tuple(own)
 
 
 def load_recipe(recipe: "str | Path", settings: "Mapping[str, Any] | None" = None) -> "Recipe":
@@ -186,8 +177,9 @@ def train(
     ``recipe`` is a recipe or what ``load_recipe`` takes. ``out`` is the folder of the run; it must not exist, unless
     ``resume`` continues from its last checkpoint or ``replace`` gives an earlier run a dated name. ``budget`` is
     ``"full"``, or ``"quick"`` for a trial. ``classifiers`` is the folder of a run whose classifiers to take: the same
-    data, slices and seed. ``target`` and ``sensitive`` are Keras models that you have trained as D_y and D_z: they are
-    saved next to ``out``, and take samples from 0 to 1, or as ``[classifiers.target]`` of the recipe states.
+    data, slices and seed. ``target`` and ``sensitive`` are Keras models, or modules of PyTorch (channels first), that
+    you have trained as D_y and D_z: they are saved next to ``out`` as .keras, and take samples from 0 to 1, or as
+    ``[classifiers.target]`` of the recipe states.
     ``distribute`` trains on all devices.
 
     Returns the run: ``run.folder``, ``run.recipe``, ``run.facts`` (run.json). Raises ``BadInput``, and ``LimitNotMet``
@@ -198,6 +190,8 @@ def train(
         >>> run.facts["state"]
         'finished'
     """
+    from contextlib import ExitStack
+    from functools import partial
     from pathlib import Path
 
     from edgeveil.trainer.ext.sweep.axes import with_settings
@@ -205,19 +199,24 @@ def train(
     from edgeveil.trainer.train import train as train_recipe
 
     base_recipe, place, given = recipe if isinstance(recipe, Recipe) else Recipe.find(recipe), Path(out), {}
-    for name, model in (("target", target), ("sensitive", sensitive)):
-        if model is not None:
-            file = _saved(model, place.with_name(f"{place.name}-{name}.keras"), replace=replace or resume)
-            given[f"classifiers.{name}.trained"] = str(file.resolve())
-    return train_recipe(
-        with_settings(base_recipe, given) if given else base_recipe,
-        place,
-        budget=budget,
-        resume=resume,
-        replace=replace,
-        classifiers=None if classifiers is None else Path(classifiers),
-        distribute=distribute,
-    )
+    with ExitStack() as stack:
+        for name, model in (("target", target), ("sensitive", sensitive)):
+            if model is not None:
+                from edgeveil.trainer.networks.own import saved
+
+                file = place.with_name(f"{place.name}-{name}.keras")
+                takes = partial(_shape, base_recipe.with_budget(budget), name)
+                stack.enter_context(saved(model, file, takes, replace=replace or resume, kept=place))
+                given[f"classifiers.{name}.trained"] = str(file.resolve())
+        return train_recipe(
+            with_settings(base_recipe, given) if given else base_recipe,
+            place,
+            budget=budget,
+            resume=resume,
+            replace=replace,
+            classifiers=None if classifiers is None else Path(classifiers),
+            distribute=distribute,
+        )
 
 
 def export(
@@ -271,12 +270,12 @@ def wrap(
 ) -> "ExportFolder":
     """Make an export folder of a finished model, or of a function such as a blur, as ``edgeveil wrap`` does.
 
-    ``model`` is a file .keras, .pt2, .onnx or .tflite, a Keras model, which is saved next to ``out``, or
-    ``"blur:sigma=6"``, ``"mosaic:8"``, ``"silhouette"``. ``data`` are a recipe or what ``new_recipe`` takes, with
-    ``target`` and ``sensitive``. ``profiles`` lists boards that must run it; none: every board that can.
-    ``settings`` has what the model expects, ``{"low": -1, "high": 1, "layout": "first"}``, and keys of the recipe. D_y
-    and D_z are trained for the audit under ``budget``, or taken from the run ``classifiers``. The run goes next to
-    ``out``.
+    ``model`` is a file .keras, .pt2, .onnx or .tflite; a Keras model or a module of PyTorch, which is saved next to
+    ``out`` as .keras; or ``"blur:sigma=6"``, ``"mosaic:8"``, ``"silhouette"``. ``data`` are a recipe or what
+    ``new_recipe`` takes, with ``target`` and ``sensitive``. ``profiles`` lists boards that must run it; none: every
+    board that can. ``settings`` has what the model expects, ``{"low": -1, "high": 1, "layout": "first"}``, and keys of
+    the recipe. D_y and D_z are trained for the audit under ``budget``, or taken from the run ``classifiers``. The run
+    goes next to ``out``.
 
     Returns the export folder. Raises ``BadInput``.
 
@@ -290,20 +289,24 @@ def wrap(
     from edgeveil.trainer.wrap import wrap as wrap_model
 
     place = Path(out)
-    if not isinstance(model, str | Path):
-        model = _saved(model, place.with_suffix(".keras"), replace=replace)
-    return wrap_model(
-        str(model),
-        data if isinstance(data, str | Recipe) else _address(data, place),
-        place,
-        profiles=profiles,
-        settings=settings,
-        target=target,
-        sensitive=sensitive,
-        classifiers=None if classifiers is None else Path(classifiers),
-        budget=budget,
-        replace=replace,
-    )
+    source = data if isinstance(data, str | Recipe) else _address(data, place)
+    try:
+        return wrap_model(
+            str(model) if isinstance(model, Path) else model,
+            source,
+            place,
+            profiles=profiles,
+            settings=settings,
+            target=target,
+            sensitive=sensitive,
+            classifiers=None if classifiers is None else Path(classifiers),
+            budget=budget,
+            replace=replace,
+        )
+    except BaseException:
+        if isinstance(source, str) and source is not data:  # else the next call would find it there
+            Path(source.partition(":")[2]).unlink(missing_ok=True)
+        raise
 
 
 def audit(

@@ -27,7 +27,8 @@ from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.graphs import keras_file
 from edgeveil.trainer.graphs.keras_file import OURS, foreign_parts, tables
 from edgeveil.trainer.progress import say
-from edgeveil.trainer.recipe.networks import NETWORKS, Given, own_function
+from edgeveil.trainer.recipe.networks import NETWORKS, Given, check_channels, own_function
+from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
 TRIED = 6  # samples by which passes are compared
 OTHERWISE = 1e-3  # of the largest value: two passes of the same kernels differ by less
@@ -89,7 +90,7 @@ class Own:
         except Exception as error:
             file = getattr(getattr(self.function, "__code__", None), "co_filename", "")
             raise BadInput(f"{self.name} fails for {requested}: {_of(error, file)}.{_install(error)}") from None
-        if (torch := sys.modules.get("torch")) is not None and isinstance(model, torch.nn.Module):
+        if is_module(model):
             model = _torch_models().of_module(model, self.name, requested.inputs)
         model = checked(model, self.name, requested)
         if classes:  # an export of label-only, and the audit's, finds its output by that name
@@ -319,6 +320,42 @@ def _torch_models() -> Any:
     return importlib.import_module("edgeveil.trainer.networks.torch_models")  # which loads Keras
 
 
+def is_module(model: Any) -> bool:
+    """Whether it is a module of PyTorch, which is not imported for that."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+@contextmanager
+def saved(model: Any, file: Path, shape: Callable[[], tuple[int, ...]], *, replace: bool, kept: Path) -> Iterator[None]:
+    """Within the block, ``file`` has a model that was given as an object. It goes if the block fails without ``kept``.
+
+    A module of PyTorch becomes a Keras model for samples of ``shape()``. Raises ``BadInput`` where the file exists, or
+    the model is neither.
+    """
+    if not is_module(model) and not hasattr(model, "save"):
+        raise BadInput(
+            f"A Keras model or a module of PyTorch was expected; got {type(model).__module__}."
+            f"{type(model).__qualname__}. Read a .keras with keras.models.load_model; write what torch.export gives "
+            "with torch.export.save, and name that .pt2: as trained of [classifiers.target] or "
+            "[classifiers.sensitive], or as the model of wrap."
+        )
+    existed = file.exists()
+    if existed and not replace:
+        raise BadInput(f"{file} exists and is not overwritten. Name another folder.")
+    if is_module(model):
+        load_tensorflow()
+        model = _torch_models().of_module(model, type(model).__qualname__, [shape()])
+    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        model.save(file)
+        yield
+    except BaseException:
+        if not existed and not kept.exists():
+            file.unlink(missing_ok=True)
+        raise
+
+
 def read_given(path: Path, shape: tuple[int, ...], layout: str | None = None) -> tuple[Any, Any]:
     """A user's saved Keras model and its config, or those of a .pt2 of PyTorch for samples of ``shape``.
 
@@ -339,6 +376,7 @@ class Trained:
             raise BadInput(f"{self.path.name}: size and colours are of pictures, and these are {spec.plural}.")
         if section.colours == "bgr" and spec.shape[-1] != 3:
             raise BadInput(f"{self.path.name}: colours are of three channels; samples have {spec.shape[-1]}.")
+        check_channels(self.path.name, section, spec.shape[-1])
         model = read_given(self.path, shape)[0]
         takes = tuple(getattr(model, "input_shape", ()) or ())[1:]
         if spec.kind == "image" and takes[2:] == shape[2:] and None not in takes and takes != shape:
@@ -361,6 +399,7 @@ class Trained:
         if section.colours == "bgr":
             h = fixed_dense(np.eye(3)[::-1], "bgr")(h)
         if (section.low, section.high) != (0.0, 1.0):
-            h = keras.layers.Rescaling(section.high - section.low, section.low, name="range")(h)
+            low, high = np.asarray(section.low, np.float64), np.asarray(section.high, np.float64)
+            h = keras.layers.Rescaling((high - low).tolist(), low.tolist(), name="range")(h)
         logits = keras.layers.Activation("linear", name="logits")(_call(self.model, [h]))
         return keras.Model(sample, logits)

@@ -8,6 +8,7 @@ last, so no convolution is turned, and ``Value.axes`` has where each of PyTorch'
 
 from __future__ import annotations
 
+import copy
 import importlib
 import io
 import math
@@ -93,14 +94,21 @@ def load_torch(name: str) -> Any:
 def of_module(module: Any, name: str, shapes: Sequence[tuple[int, ...]]) -> Any:
     """A module as a Keras model for inputs of ``shapes``, channels last, without the batch.
 
-    The module gets each input channels first. Raises ``BadInput`` for what fails, has no counterpart, or differs.
+    The module gets each input channels first. A copy of it is exported, in inference on the CPU: it stays as it is.
+    Raises ``BadInput`` for what fails, has no counterpart, or differs.
     """
     torch = load_torch(name)
     for path, one in (*module.named_parameters(), *module.named_buffers()):
-        if one.dtype == torch.float64:
-            raise BadInput(f"{name}: float32 was expected, and {path} is float64: call .float() on the module.")
-    module.eval()
-    samples = tuple(torch.zeros((2, *_first(shape))) for shape in shapes)
+        if one.is_floating_point() and one.dtype != torch.float32:
+            kind = str(one.dtype).removeprefix("torch.")
+            raise BadInput(f"{name}: float32 was expected, and {path} is {kind}: call .float() on the module.")
+    try:
+        module = module.module if isinstance(module, torch.nn.DataParallel) else module
+        module = getattr(module, "_orig_mod", module)  # that of torch.compile
+        module = copy.deepcopy(module).cpu().eval()
+    except Exception as error:
+        raise BadInput(f"{name} cannot be copied: {_line(error)}. Give one whose weights are parameters.") from None
+    samples = tuple(torch.zeros((2, *_first(shape)), dtype=torch.float32, device="cpu") for shape in shapes)
     takes = " and ".join(str(tuple(one.shape)) for one in samples)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")

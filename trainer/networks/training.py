@@ -10,9 +10,11 @@ from typing import Any, cast
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
+from scipy.stats import binom
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.edge_runtime.util.atomic import atomic_path
+from edgeveil.models.filters import End, shown
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.samples import applied
 from edgeveil.trainer.datasets.slicing import few, fit_and_validation
@@ -132,7 +134,10 @@ def train_classifiers(run: Run) -> None:
 
 
 MOST_TRIED = 2000  # samples
-RANGES = ((0.0, 1.0), (0.0, 255.0), (-1.0, 1.0))  # that models usually take
+EXCHANGED, CHANCE = 3, 0.001  # of classes in each other's places
+RANGES: tuple[tuple[End, End], ...] = ((0.0, 1.0), (0.0, 255.0), (-1.0, 1.0))  # that models usually take
+# Of colours less their mean, over their deviation, as models trained on ImageNet take them: of red, green and blue.
+IMAGENET = ((-2.1179, -2.0357, -1.8044), (2.2489, 2.4286, 2.64))
 
 
 def take_own(run: Run) -> None:
@@ -162,6 +167,8 @@ def take_own(run: Run) -> None:
                 why = looks_wrong(trained, given, u, labels, classes, label)
                 raise BadInput(f"{figures} is right in {guessing:.1%}. {why}")
             better = reads_better(trained, given, u, labels, accuracy)  # one that is half right may be taken unseen
+            if exchanged := exchanged_classes(confusion(model, u, labels, len(classes)), classes):
+                raise BadInput(f"{figures} is right in {guessing:.1%}. {better or exchanged}")
             say(f"{figures}, {guessing:.1%}.{f' {better}' if better else ''}")
             save_classifier(run, name, model, accuracy)
         elif file_of(section.architecture) is not None:
@@ -175,36 +182,84 @@ def looks_wrong(
     guessing = commonest(labels)
     if better := reads_better(trained, given, u, labels, guessing):
         return better
-    counts = np.zeros((len(classes), len(classes)), np.int64)  # of each class, what is said of it
-    np.add.at(counts, (labels, predict(trained.classifier(given), u).argmax(axis=1)), 1)
+    counts = confusion(trained.classifier(given), u, labels, len(classes))
     rows, columns = linear_sum_assignment(-counts)
     right = float(counts[rows, columns].sum() / len(labels))
     if right >= _sure(guessing, len(labels)):
-        return (
-            f"Its order of classes looks wrong: in another it is right in {right:.1%}. Its logits must be those of "
-            f"{', '.join(classes[:10])}{', ...' if classes[10:] else ''}."
-        )
+        return f"Its order of classes looks wrong: in another it is right in {right:.1%}. {_expected_order(classes)}"
     return f"No usual range, order of colours or order of classes mends that: was it trained to read this {label}?"
+
+
+def confusion(model: Any, u: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
+    """How many rows of each class (first axis) are read as each (second axis)."""
+    counts = np.zeros((classes, classes), np.int64)
+    np.add.at(counts, (labels, predict(model, u).argmax(axis=1)), 1)
+    return counts
+
+
+def exchanged_classes(counts: np.ndarray, classes: tuple[str, ...]) -> str:
+    """Which classes of a ``confusion`` surely stand in each other's places, in a sentence; "" where none do.
+
+    The best one-to-one assignment splits into cycles, as two swapped classes are. One counts only where each of its
+    classes is read as the next ``EXCHANGED`` times as often as itself, and by a one-sided sign test at ``CHANCE`` more
+    often. A classifier that is weak, or leans to a class, reads one of two as the other, and does not read both so;
+    where neither is preferred, both tests together err once in a million.
+    """
+    _, taken = linear_sum_assignment(-counts)
+    pairs = [(counts[one, other], counts[one, one]) for one, other in enumerate(taken)]
+    surely = {
+        one
+        for one, (as_next, as_it_is) in enumerate(pairs)
+        if one != taken[one]
+        and as_next >= EXCHANGED * as_it_is
+        and binom.sf(as_next - 1, as_next + as_it_is, 0.5) <= CHANCE
+    }
+    found, seen = [], set[int]()
+    for one in sorted(surely):
+        cycle, other = [one], int(taken[one])
+        while other != one:
+            cycle, other = [*cycle, other], int(taken[other])
+        if one not in seen and surely.issuperset(cycle):
+            found += [
+                f"{classes[a]} is read as {classes[taken[a]]} in {counts[a, taken[a]]} of {counts[a].sum()} rows"
+                for a in cycle
+            ]
+        seen.update(cycle)
+    if not found:
+        return ""
+    more = ", ..." if found[6:] else ""
+    return f"Some classes look exchanged: {', '.join(found[:6])}{more}. {_expected_order(classes)}"
+
+
+def _expected_order(classes: tuple[str, ...]) -> str:
+    return f"Its logits must be those of {', '.join(classes[:10])}{', ...' if classes[10:] else ''}."
 
 
 def reads_better(trained: own.Trained, given: Given, u: np.ndarray, labels: np.ndarray, accuracy: float) -> str:
     """The range and order of colours that surely read more than ``accuracy``, in a sentence; "" where none does."""
     sure = _sure(accuracy, len(labels))
-    if sure > 1:
+    if sure >= 1:
         return ""
-    spec, ranges = trained.spec, {(given.low, given.high): None}
+    least, most = (tuple(end) if isinstance(end, list) else end for end in (given.low, given.high))
+    stated: tuple[End, End] = (least, most)
+    spec, ranges = trained.spec, {stated: None}
     if spec.low is not None and spec.high is not None:
         low, high = float(np.min(spec.low)), float(np.max(spec.high))
         ranges[low, high] = None
         if spec.dtype == "uint8":
             ranges[low / 255, high / 255] = None  # a model of x / 255, and data that do not reach 255
     ranges |= dict.fromkeys(RANGES)
-    orders = [given.colours, *({"rgb", "bgr"} - {given.colours})] if u.shape[1:][-1] == 3 and u.ndim == 4 else ["rgb"]
+    orders = ["rgb"]
+    if u.shape[-1] == 3 and u.ndim == 4:
+        orders = [given.colours, *({"rgb", "bgr"} - {given.colours})]
+        ranges[IMAGENET] = None
     tried = []
-    for (low, high), colours in list(itertools.product(ranges, orders))[1:]:
-        one = given.model_copy(update={"low": low, "high": high, "colours": colours})
+    for ends, colours in list(itertools.product(ranges, orders))[1:]:
+        turned = ends == IMAGENET != stated and colours == "bgr"  # it has the model's order
+        used: tuple[End, End] = (IMAGENET[0][::-1], IMAGENET[1][::-1]) if turned else ends
+        one = given.model_copy(update={"low": used[0], "high": used[1], "colours": colours})
         right = float((predict(trained.classifier(one), u).argmax(axis=1) == labels).mean())
-        changed = [f"low = {low:g} and high = {high:g}"] if (low, high) != (given.low, given.high) else []
+        changed = [f"low = {shown(used[0])} and high = {shown(used[1])}"] if used != stated else []
         changed += [f'colours = "{colours}"'] if colours != given.colours else []
         tried.append((right, -len(changed), " and ".join(changed)))
     right, count, change = max(tried, key=lambda one: one[:2])

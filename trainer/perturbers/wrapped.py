@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
 from edgeveil.edge_runtime.manifest.detector import MAX_BUNDLE_BYTES
 from edgeveil.edge_runtime.manifest.model_lint import problems
-from edgeveil.models.filters import FUNCTIONS, OUTPUT, SAMPLE, Takes, ends, named, otsu, parse
+from edgeveil.models.filters import FUNCTIONS, OUTPUT, SAMPLE, Takes, ends, named, otsu, parse, shown
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export.artefact import artefact_entry, network_macs
@@ -28,7 +28,7 @@ from edgeveil.trainer.graphs.files import read
 from edgeveil.trainer.networks.own import read_given
 from edgeveil.trainer.perturbers.base import as_perturber
 from edgeveil.trainer.progress import say
-from edgeveil.trainer.recipe.networks import PICKLES
+from edgeveil.trainer.recipe.networks import PICKLES, EndOrNone, check_channels, is_range
 from edgeveil.trainer.recipe.perturber import Perturber
 from edgeveil.trainer.runs.fitted import (
     FittedPerturber,
@@ -68,12 +68,12 @@ class Wrapped(Perturber):
         "sample's shape; or, of pictures, blur:sigma=6, mosaic:8 (pixels of a square), silhouette:threshold=0.4 (of "
         "the range; left out: found in training rows by Otsu's rule).",
     )
-    low: float | None = Field(
+    low: EndOrNone = Field(
         default=None,
-        description="What the model expects for the smallest value of a sample. Left out: `low` and `high` are found "
-        "among 0 to 1, -1 to 1, 0 to 255 and the data's own range.",
+        description="What the model expects for the smallest value of a sample, or of each channel. "
+        "Left out: `low` and `high` are found among 0 to 1, -1 to 1, 0 to 255 and the data's own range.",
     )
-    high: float | None = Field(default=None, description="The same for the largest value.")
+    high: EndOrNone = Field(default=None, description="The same for the largest value.")
     gives: list[float] | None = Field(
         default=None, min_length=2, max_length=2, description="Range of what it gives. Left out: `low` to `high`."
     )
@@ -105,7 +105,7 @@ class Wrapped(Perturber):
         if (self.low is None) != (self.high is None):
             raise ValueError("low and high, or neither")
         for low, high in ((self.low, self.high), self.gives or (0.0, 1.0)):
-            if low is not None and high is not None and not low < high:
+            if low is not None and high is not None and not is_range(low, high):
                 raise ValueError("a range whose low is below its high")
         if self.size is not None and min(self.size) < 1:
             raise ValueError("a size of at least 1 x 1")
@@ -172,13 +172,18 @@ class Wrapped(Perturber):
             raise BadInput(f"colours=bgr: samples of three colours were expected; these are of {one.spec.shape}.")
         if self.size is not None:
             takes = replace(takes, size=(self.size[0], self.size[1]))
-        low, high, is_detected = self.low, self.high, False
+        low: Any = self.low
+        high: Any = self.high
+        is_detected = False
+        check_channels(one.path.name, self, one.spec.shape[-1])
         if low is None or high is None:
             low, high = one.find_range(takes, u, self.gives)
             is_detected = one.spec.low is not None
-        gives = self.gives or [low, high]
-        takes = replace(takes, low=float(low), high=float(high), gives_low=float(gives[0]), gives_high=float(gives[1]))
-        return takes, is_detected
+        back_low, back_high = self.gives or (low, high)
+        low, high, back_low, back_high = (
+            tuple(end) if isinstance(end, list) else float(end) for end in (low, high, back_low, back_high)
+        )
+        return replace(takes, low=low, high=high, gives_low=back_low, gives_high=back_high), is_detected
 
 
 # A model of a file: what it takes, whether it does the same each time, and its networks.
@@ -286,8 +291,8 @@ class _Model:
         outside = _outside(first)
         if self.spec.low is not None and outside > MOST_OUTSIDE:
             raise BadInput(
-                f"{self.path}: samples were expected, from {takes.gives_low:g} to {takes.gives_high:g}, and "
-                f"{outside:.0%} of what it gives lies outside. State low and high, and gives where it gives "
+                f"{self.path}: samples were expected, from {shown(takes.gives_low)} to {shown(takes.gives_high)}, "
+                f"and {outside:.0%} of what it gives lies outside. State low and high, and gives where it gives "
                 "another range; or give a model whose output is a perturbed sample."
             )
         return outside

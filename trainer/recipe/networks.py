@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WrapValidator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WrapValidator, model_validator
 
 from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.registry import Registry
@@ -92,6 +93,38 @@ else:
     Architecture = Annotated[(Literal[(*networks("classifier"), "linear")], *OR_OWN)]
     Generator = Annotated[(Literal[networks("generator")], *OR_OWN)]
 
+# What a model expects for an end of the data's range: of all channels, or of each, in the model's order.
+
+
+def _numbers(end: Any) -> Any:
+    end = end.tolist() if hasattr(end, "tolist") else end  # of an array or a tensor, in Python
+    values = end if isinstance(end, list) and end else [end]
+    if end is not None and not all(type(one) in (int, float) and math.isfinite(one) for one in values):
+        raise ValueError("a finite number, or a list of one for each channel")
+    return end
+
+
+End = Annotated[float | list[float], BeforeValidator(_numbers)]
+EndOrNone = Annotated[float | list[float] | None, BeforeValidator(_numbers)]
+
+
+def is_range(low: float | list[float], high: float | list[float]) -> bool:
+    """Whether each low is below its high."""
+    count = max(len(one) if isinstance(one, list) else 1 for one in (low, high))
+    both = (one if isinstance(one, list) else [one] * count for one in (low, high))
+    return all(least < most for least, most in zip(*both, strict=False))
+
+
+def check_channels(name: str, section: Any, channels: int) -> None:
+    """Raise ``BadInput`` where the ``low`` or ``high`` of a section is a list of another length."""
+    for key in ("low", "high"):
+        if isinstance(end := getattr(section, key), list) and len(end) != channels:
+            raise BadInput(
+                f"{name}: {key} was expected to be a number, or a list of {channels}, one for each channel in the "
+                f"model's order; got {len(end)}."
+            )
+
+
 PICKLES = ("pt", "pth", "pkl", "pickle", "joblib", "ckpt", "h5", "hdf5")
 
 
@@ -103,8 +136,8 @@ class Given(Section):
         description="A file of Keras, .keras, or of PyTorch's torch.export, .pt2, relative to the recipe, that gives "
         "logits or softmax.",
     )
-    low: float = Field(default=0.0, description="What it expects for the smallest value of a sample.")
-    high: float = Field(default=1.0, description="The same for the largest value.")
+    low: End = Field(default=0.0, description="What it expects for the smallest value of a sample, or of each channel.")
+    high: End = Field(default=1.0, description="The same for the largest value.")
     colours: Literal["rgb", "bgr"] = Field(default="rgb", description="The order of colours that it takes.")
     size: list[int] | None = Field(
         default=None,
@@ -123,7 +156,7 @@ class Given(Section):
             )
         if suffix not in ("keras", "pt2"):
             raise ValueError("a file of Keras, .keras, or of PyTorch, .pt2; .onnx and others are no classifiers here")
-        if not self.low < self.high:
+        if not is_range(self.low, self.high):
             raise ValueError("low below high")
         if self.size is not None and min(self.size) < 1:
             raise ValueError("a size of at least 1 x 1")

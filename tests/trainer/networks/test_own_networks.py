@@ -220,10 +220,10 @@ def test_the_networks_and_the_sections_of_the_page_are_taken(tmp_path):
 # Trained classifiers: y is whether red is above the middle; all are made by hand.
 
 
-def reader(factor=1.0, middle=0.5, channel=0, sign=1, softmax=False, size=4):
-    """Logits of the two classes by one channel's mean, whose range is 0 to ``factor``."""
-    weights = np.zeros((3, 2), np.float32)
-    weights[channel] = [-10 * sign / factor, 10 * sign / factor]
+def reader(factor=1.0, middle=0.5, channel=0, sign=1, softmax=False, size=4, weights=None):
+    """Logits of the two classes by one channel's mean, whose range is 0 to ``factor``, or by a sum of theirs."""
+    of_each = np.eye(3, dtype=np.float32)[channel] if weights is None else np.array(weights, np.float32)
+    weights = of_each[:, None] * np.array([-10, 10], np.float32) * sign / factor
     last = keras.layers.Dense(2, activation="softmax" if softmax is True else None)
     end = [keras.layers.Softmax()] if softmax == "layer" else []
     model = keras.Sequential([keras.Input((size, size, 3)), keras.layers.GlobalAveragePooling2D(), last, *end])
@@ -318,6 +318,69 @@ def test_a_range_that_reads_clearly_better_is_named_where_guessing_is_beaten_too
         assert "Its range looks wrong: with low = -1 and high = 1 it is right in 100.0%. State that." in text
 
 
+# Red - 2 blue of what is normalised as for ImageNet, over 0.9: with no other range that is tried.
+NORMALISED = {"low": [-2.1179, -2.0357, -1.8044], "high": [2.2489, 2.4286, 2.64]}
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["rgb", "bgr"])
+def test_a_range_of_each_channel_is_taken_in_the_models_order_and_found(order, coloured, tmp_path, capsys):
+    model = reader(weights=[1.0, 0.0, -2.0][::order], middle=0.9)
+    stated = {key: one[::order] for key, one in NORMALISED.items()} | {"colours": "rgb" if order == 1 else "bgr"}
+    run = taken(coloured, tmp_path, model, **stated)
+    assert run.facts["classifiers"]["target"] == {"validation_accuracy": 1.0}
+    assert "looks wrong" not in capsys.readouterr().err
+    ends = " and ".join(f"{key} = {one[::order]}" for key, one in NORMALISED.items())
+    with pytest.raises(BadInput, match=re.escape(f"range looks wrong: with {ends} it is right in 100.0%. State that")):
+        taken(coloured, tmp_path, model, colours=stated["colours"])
+    with pytest.raises(BadInput, match=r"dy.keras: low was expected to be a number, or a list of 3, .* got 2\."):
+        taken(coloured, tmp_path, model, low=[0.0, 0.0])
+
+
+def confused(rng, strength, leaning, swapped=(), rows=2000, classes=10):
+    """A confusion of rows that are read by random utilities, with so much for the right class and for some others."""
+    true = rng.integers(0, classes, rows)
+    utility = rng.gumbel(size=(rows, classes)) + leaning * rng.normal(size=classes)
+    utility[np.arange(rows), true] += strength
+    utility[:, list(swapped)] = utility[:, list(swapped)[1:] + list(swapped)[:1]]
+    counts = np.zeros((classes, classes), np.int64)
+    np.add.at(counts, (true, utility.argmax(axis=1)), 1)
+    return counts
+
+
+def test_classes_in_each_others_places_are_named_and_a_weak_classifier_has_none():
+    names, rng = tuple("abcdefghij"), np.random.default_rng(0)
+    for swapped in ((3, 5), (1, 4, 8)):
+        says = training.exchanged_classes(confused(rng, 4.0, 0.5, swapped), names)
+        assert all(f"{names[one]} is read as" in says for one in swapped)
+        assert says.count("is read as") == len(swapped)
+        assert says.endswith("those of a, b, c, d, e, f, g, h, i, j.")
+    for draw in range(200):
+        weak = confused(
+            rng, (0.1, 0.5, 1.0, 2.0)[draw % 4], (0, 0.5, 1.0, 2.0)[draw // 4 % 4], rows=(200, 2000)[draw % 2]
+        )
+        assert training.exchanged_classes(weak, names) == ""
+    assert training.exchanged_classes(confused(rng, 4.0, 0.5, (3, 5), rows=20), names) == ""  # too few to be sure
+
+
+def test_two_swapped_classes_of_several_are_refused(tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.permutation(np.arange(400) % 4)
+    x = np.broadcast_to(np.eye(4)[y][:, :, None, None] * 200, (400, 4, 4, 1)).astype(np.uint8)
+    np.savez(tmp_path / "small.npz", x=x, y=y, z=rng.permutation(y))
+    model = keras.Sequential([keras.Input((4, 4, 1)), keras.layers.AveragePooling2D((1, 4)), keras.layers.Flatten()])
+    order = keras.layers.Dense(4, use_bias=False)
+    model.add(order)
+    for taken_as in ([0, 1, 2, 3], [0, 2, 1, 3]):
+        order.set_weights([np.eye(4, dtype=np.float32)[taken_as]])
+        if taken_as[1] == 1:
+            assert taken(tmp_path, tmp_path, model).facts["classifiers"]["target"] == {"validation_accuracy": 1.0}
+            continue
+        with pytest.raises(
+            BadInput, match=r"reads y in [45]\d.*1 is read as 2 in .*, 2 is read as 1 in .*of 0, 1, 2, 3\."
+        ):
+            taken(tmp_path, tmp_path, model)
+
+
 def test_samples_over_255_are_tried_of_bytes_that_end_below(coloured, tmp_path):
     given = dict(np.load(coloured / "small.npz"))
     given["x"] = (given["x"] // 4).astype(np.uint8)
@@ -358,6 +421,8 @@ def test_a_file_with_code_in_it_is_refused_before_it_is_read(coloured, tmp_path,
         ({"trained": "dy.pt"}, r"a \.pt can run code of its writer's when it is read\. .*torch\.export"),
         ({"trained": "dy.onnx"}, r"a file of Keras, \.keras, or of PyTorch, \.pt2; \.onnx and others are no"),
         ({"trained": "dy.keras", "low": 1.0}, "low below high"),
+        ({"trained": "dy.keras", "low": [0.0, 2.0], "high": [1.0, 1.0]}, "low below high"),
+        ({"trained": "dy.keras", "low": ["0"]}, r"`classifiers\.target\.low`.*a list of one for each channel"),
         ({"trained": "dy.keras", "size": [0, 4]}, "a size of at least 1 x 1"),
         ({"trained": "dy.keras", "colors": "bgr"}, r"`classifiers\.target\.colors` .*did you mean \"colours\""),
     ],

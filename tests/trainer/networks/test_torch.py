@@ -15,6 +15,7 @@ import keras
 import numpy as np
 import pytest
 
+import edgeveil
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.attacks.rows import Question
@@ -415,6 +416,51 @@ def test_a_trained_file_is_taken_and_a_generator_is_wrapped(tmp_path):
     run = Run.open(tmp_path / "squash")
     assert run.perturber().frames(run.validation().x[:4]).shape == tuple(expected)
     assert run.facts["classifiers"]["target"]["validation_accuracy"] > 0.8
+
+
+@asked
+def test_modules_are_given_as_objects_and_stay_as_they_are(tmp_path, monkeypatch):
+    torch = own.importlib.import_module("torch")
+    write_npz(tmp_path)
+    recipe = small_recipe(tmp_path / "small.npz", kind="label-only", classifiers={"architecture": "small"})
+    reads = torch.nn.Sequential(torch.nn.BatchNorm1d(6), torch.nn.Linear(6, 2)).train()
+    reads[1].eval()
+    with torch.no_grad():
+        reads[1].weight.zero_()
+        reads[1].weight[:, 0] = torch.tensor([-10.0, 10.0])
+        reads[1].bias[:] = torch.tensor([5.4, -5.4])
+    before = {name: one.clone() for name, one in reads.state_dict().items()}
+    with monkeypatch.context() as patch:
+        patch.setattr("edgeveil.trainer.train._train", lambda run, *_, **__: run)
+        run = edgeveil.train(recipe, tmp_path / "run", target=torch.nn.DataParallel(torch.compile(reads)))
+    assert run.facts["classifiers"]["target"]["validation_accuracy"] > 0.8
+    assert (reads.training, reads[0].training, reads[1].training) == (True, True, False)
+    assert all(bool((one == before[name]).all()) for name, one in reads.state_dict().items())
+    bad = [
+        (torch.nn.Linear(6, 2).double(), "Linear: float32 was expected, and weight is float64: call"),
+        (torch.nn.Linear(6, 2).half(), "and weight is float16: call"),
+        (torch.nn.Linear(5, 2), r"Linear does not run on \(2, 6\), channels first"),
+        (torch.nn.Linear(6, 3), r"logits of 2 classes were expected"),
+        (torch.nn.Sequential(torch.nn.Linear(6, 2), torch.nn.RReLU()), "Sequential"),
+        (torch.nn.Linear, "got builtins.type"),
+    ]
+    for module, says in bad:
+        with pytest.raises(BadInput, match=says) as caught:
+            edgeveil.train(recipe, tmp_path / "other", target=module)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(BadInput, match="come out unchanged"):
+        edgeveil.wrap(torch.nn.Identity(), recipe, tmp_path / "same-export", settings={"layout": "first"})
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["run", "run-target.keras", "small.npz"]
+
+
+@asked
+def test_pytorch_is_imported_only_where_it_is_used():
+    code = (
+        "import sys, edgeveil; from edgeveil.trainer import train, wrap; from edgeveil.trainer.networks import own; "
+        "edgeveil.load_recipe('digits-label-only'); print(own.is_module(1), 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.stdout.split() == ["False", "False"], done.stderr[-2000:]
 
 
 # An attack by PyTorch.

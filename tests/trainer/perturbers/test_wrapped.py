@@ -222,6 +222,14 @@ def test_what_cannot_ship_is_refused_before_anything_is_trained(model, takes, se
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("model", ["signed.keras", "first.onnx"])
+def test_a_range_of_each_channel_ships_with_the_model(model, given, digits):
+    fitted, _, text = Wrapped(kind="wrapped", model=str(given / model), low=[-1.0], high=[3.0]).open(digits)
+    assert "takes low=[-1], high=[3]" in text
+    alike, _, _ = Wrapped(kind="wrapped", model=str(given / model), low=-1.0, high=3.0).open(digits)
+    assert np.allclose(fitted.frames(digits.x[:4]), alike.frames(digits.x[:4]), atol=1e-4)
+
+
 def test_a_range_is_found(given, digits):
     for model, low, high in (("signed", -1.0, 1.0), ("blur", 0.0, 1.0)):
         _, facts, text = Wrapped(kind="wrapped", model=str(given / f"{model}.keras")).open(digits)
@@ -239,6 +247,14 @@ def test_colours_axes_and_size_come_back():
     inside = np.asarray(before(u))
     assert np.allclose(inside, np.moveaxis(2 * u[..., ::-1] - 1, -1, 1), atol=1e-6)
     assert np.allclose(after(inside), u, atol=1e-6)
+    low, high = np.array([-2.0, 0.0, 1.0]), np.array([2.0, 5.0, 3.0])  # of each channel, in the model's order
+    of_each = Takes(tuple(low), tuple(high), tuple(low), tuple(high), layout="first", colours="bgr")
+    before, after = ends((4, 6, 3), of_each, (3, 4, 6))
+    inside = np.asarray(before(u))
+    assert np.allclose(inside, np.moveaxis(low + u[..., ::-1] * (high - low), -1, 1), atol=1e-6)
+    assert np.allclose(after(inside), u, atol=1e-6)
+    before, after = ends((6, 3), Takes(tuple(low), tuple(high)), (6, 3))
+    assert np.allclose(np.asarray(before(u[:, 0])), low + u[:, 0] * (high - low), atol=1e-6)
     before, after = ends((4, 6, 3), Takes(size=(8, 12)), (8, 12, 3))
     assert (before(u).shape, after(before(u)).shape) == ((2, 8, 12, 3), (2, 4, 6, 3))
 
@@ -258,7 +274,8 @@ def test_colours_axes_and_size_come_back():
             ["blur:sigma=1", "--set", "low"],
             '--set: expected KEY=VALUE such as low=-1 or budget.classifier_epochs=3; got "low"',
         ),
-        (["blur.keras", "--set", "low=dark"], "--set low: "),
+        (["blur.keras", "--set", "low=dark"], "--set low: expected a finite number, or a list of one for each channel"),
+        (["blur.keras", "--set", "low=[0, 0]", "--set", "high=1"], "blur.keras: low was expected to be a number, or a"),
         (["blur.keras", "--set", "budget.epoch=3"], '`budget.epoch` is not a key of a recipe (did you mean "epochs"?)'),
         (["blur.keras", "--set", "layout=middle"], "--set layout: "),
         (["blur.keras", "--set", "low=1"], "expected low and high, or neither"),
