@@ -7,18 +7,13 @@ from torch import nn
 
 
 def classifier(spec: Any) -> nn.Module:
-    """Three convolutions with batch norm and SiLU, pooled twice, for pictures; for vectors dense layers with batch norm
-    and GELU."""
+    """Strided convolutions with batch norm and SiLU for pictures; for vectors dense layers with batch norm and GELU."""
     if len(spec.shape) == 1:
         norm = nn.Linear(spec.shape[0], 256), nn.BatchNorm1d(256), nn.GELU(), nn.Dropout(0.3)
         return nn.Sequential(*norm, nn.Linear(256, 96), nn.SiLU(), nn.Linear(96, spec.classes))
-
-    def block(has: int, gives: int) -> tuple[nn.Module, ...]:
-        return nn.Conv2d(has, gives, 3, 1, 1), nn.BatchNorm2d(gives), nn.SiLU()
-
-    pooled = *block(spec.shape[-1], 24), nn.MaxPool2d(2), *block(24, 48), nn.MaxPool2d(2)
-    dense = nn.LazyLinear(96), nn.SiLU(), nn.Dropout(0.3), nn.Linear(96, spec.classes)
-    return nn.Sequential(*pooled, *block(48, 64), nn.Flatten(), nn.Dropout(0.3), *dense)
+    body = nn.Conv2d(spec.shape[-1], 32, 3, 2, 1), nn.BatchNorm2d(32), nn.SiLU()
+    more = nn.Conv2d(32, 64, 3, 2, 1), nn.BatchNorm2d(64), nn.SiLU(), nn.Flatten()
+    return nn.Sequential(*body, *more, nn.LazyLinear(128), nn.SiLU(), nn.Dropout(0.3), nn.Linear(128, spec.classes))
 
 
 def slight(layer: Any) -> Any:
