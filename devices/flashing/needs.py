@@ -19,6 +19,14 @@ from edgeveil.edge_runtime.sinks.uri import without_secrets
 
 _STATE = "/var/lib/edgeveil"
 _HIDDEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/")  # noqa: S108 - ProtectHome=, PrivateTmp= of the units
+COLLECTED = {  # of late_imports.LIBRARIES: packages that need no other; hashes by scripts/environments/lock_wheels.py
+    "opencv": "opencv-python-headless==5.0.0.93",
+    "paho": "paho-mqtt==2.1.0",
+    "serial": "pyserial==3.5",
+    "kafka": "kafka-python==3.0.12",
+    "nats": "nats-py==2.16.0",
+    "oak": "depthai==3.12.0",
+}
 _TRIED_AS = "nobody"  # the account without rights, as a trial has none
 
 
@@ -67,9 +75,9 @@ class Need:
 
 
 def offered(library: str, architecture: str, python: str) -> bool:
-    """Whether the index has the library for a board: OpenCV's wheels are for 64 bits and Python 3.7 on."""
+    """Whether `board wheels` collects the library for a board: OpenCV's wheels are for 64 bits and Python 3.7 on."""
     fits = library != "opencv" or (architecture != "armv7l" and Version(python) >= Version("3.7"))
-    return bool(late_imports.library(library).wheel) and fits
+    return library in COLLECTED and fits
 
 
 def of_wanted(wanted: Wanted, service: Service) -> list[Need]:

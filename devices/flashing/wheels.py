@@ -32,8 +32,7 @@ from edgeveil.edge_runtime.signing.keys import read_public_key
 from edgeveil.edge_runtime.util.atomic import write_atomic
 
 SITE_FILE, ARCHIVE = "site.json", "site.zip"
-HASHES = profiles.FOLDER / "wheels.txt"  # of every package in a recipe, and of EXTRAS
-EXTRAS = {"opencv": "opencv-python-headless==5.0.0.93", "paho": "paho-mqtt==2.1.0"}  # of late_imports.LIBRARIES
+HASHES = profiles.FOLDER / "wheels.txt"  # of every package in a recipe, and of needs.COLLECTED
 _PINNED = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+")
 _PLATFORMS = {
     "aarch64": ("manylinux_2_{}_aarch64", "manylinux2014_aarch64", "linux_aarch64"),
@@ -54,7 +53,7 @@ def collect(
 ) -> Wheels:
     """Get wheels for the profile's board into the folder ``out``: those of its recipe, or of ``requirements``.
 
-    ``served`` are sources and sinks, or their kinds: what they need comes along, where the index has it (``EXTRAS``).
+    ``served`` are sources and sinks, or their kinds: what they need comes along (``needs.COLLECTED``).
 
     pip chooses them for the board's processor, C library and Python (``python`` names another one of the profile's).
     Dependencies are not followed: name every package that is needed. Only wheels of a known SHA-256 are taken: those of
@@ -103,17 +102,20 @@ def _needed(served: Sequence[str], profile: Profile, python: str) -> list[str]:
         kind = word.partition(":")[0]
         libraries = [one for registry in (SOURCES, SINKS) for one in needs.libraries(registry, kind)]
         known = [one.library for one in libraries if needs.offered(one.library, profile.architecture, python)]
-        pins += [EXTRAS[one] for one in known]
+        pins += [needs.COLLECTED[one] for one in known]
         if known:
             continue
         if libraries:
             cure = late_imports.cure(libraries[0].library, next(iter(profile.models), None))
             raise BadInput(
-                f"{word} needs {libraries[0].what}, which no package of the index is for on {profile.name} with Python "
-                f"{python}: {cure}."
+                f"{word} needs {libraries[0].what}, of which no wheel can be collected for {profile.name} with Python "
+                f"{python}. On the board: {cure}."
             )
         kinds = {
-            k for r in (SOURCES, SINKS) for k in r.kinds() if any(n.library in EXTRAS for n in needs.libraries(r, k))
+            kind
+            for registry in (SOURCES, SINKS)
+            for kind in registry.kinds()
+            if any(one.library in needs.COLLECTED for one in needs.libraries(registry, kind))
         }
         raise BadInput(
             "A package with its version was expected, or a source or sink that needs one "

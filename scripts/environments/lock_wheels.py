@@ -11,7 +11,8 @@ import subprocess
 import sys
 
 from edgeveil.devices import profiles
-from edgeveil.devices.flashing.wheels import EXTRAS, HASHES
+from edgeveil.devices.flashing.needs import COLLECTED
+from edgeveil.devices.flashing.wheels import HASHES
 from scripts.environments.pythons import ROOT
 
 HEAD = "# Written by scripts/environments/lock_wheels.py: packages of the profiles' recipes, of sources and sinks.\n"
@@ -21,7 +22,7 @@ def main() -> int:
     pinned = {
         pin: one.python for name in profiles.names() for one in profiles.load(name).install for pin in one.packages
     }
-    pinned |= dict.fromkeys(EXTRAS.values(), "3.11")
+    pinned |= dict.fromkeys(COLLECTED.values(), "3.11")
     locked = []
     for pin, version in sorted(pinned.items()):
         command = [str(ROOT / ".venv/bin/uv"), "pip", "compile", "-", "--quiet", "--python-version", version]

@@ -7,9 +7,10 @@ import zipfile
 import pytest
 
 from edgeveil.devices import profiles
-from edgeveil.devices.flashing import wheels
+from edgeveil.devices.flashing import needs, wheels
 from edgeveil.devices.flashing.wheels import collect
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.kinds import SINKS, SOURCES
 
 
 @pytest.fixture
@@ -95,6 +96,9 @@ def test_a_wheel_of_no_known_hash_is_refused_before_the_index_is_asked(index, tm
         ("mqtts://broker/hall", "paho-mqtt==2.1.0"),
         ("camera:0", "opencv-python-headless==5.0.0.93"),
         ("rtsps", "opencv-python-headless==5.0.0.93"),
+        ("kafka", "kafka-python==3.0.12"),
+        ("nats", "nats-py==2.16.0"),
+        ("oak", "depthai==3.12.0"),
     ],
 )
 def test_what_a_source_or_a_sink_needs_comes_with_the_recipe(monkeypatch, tmp_path, served, package):
@@ -124,14 +128,26 @@ def test_one_that_no_package_of_the_index_serves_is_refused_before_pip_is_asked(
         collect(profiles.load("raspberry-pi5"), tmp_path / "out", served=[served])
 
 
+@pytest.mark.parametrize("registry", [SOURCES, SINKS], ids=["sources", "sinks"])
+def test_every_kind_that_needs_a_library_is_collected_or_gets_one_sentence(registry):
+    board = profiles.load("raspberry-pi5")
+    for kind in registry.kinds():
+        libraries = [one.library for one in needs.libraries(registry, kind)]
+        if set(libraries) & set(needs.COLLECTED):
+            assert wheels._needed([kind], board, "3.13") != []
+        elif libraries:
+            with pytest.raises(BadInput, match=rf"^{kind} needs .*no wheel can be collected .*On the board: "):
+                wheels._needed([kind], board, "3.13")
+
+
 def test_an_opencv_that_no_wheel_is_for_comes_with_the_system(tmp_path):
-    with pytest.raises(BadInput, match=r"camera:0 needs OpenCV, .*with Python 3\.11: sudo apt install python3-opencv"):
+    with pytest.raises(BadInput, match=r"camera:0 needs OpenCV, .*with Python 3\.11\. On the board: sudo apt install python3-opencv"):
         collect(profiles.load("raspberry-pi-cpu-32"), tmp_path / "out", served=["camera:0"])
 
 
 def test_every_package_of_every_recipe_has_its_hashes():
     known = wheels._known_hashes()
     named = {pin for name in profiles.names() for one in profiles.load(name).install for pin in one.packages}
-    assert set(known) == named | {*wheels.EXTRAS.values()}, "run scripts/environments/lock_wheels.py"
+    assert set(known) == named | {*needs.COLLECTED.values()}, "run scripts/environments/lock_wheels.py"
     assert all(re.fullmatch("sha256:[0-9a-f]{64}", one) for hashes in known.values() for one in hashes)
     assert all(known.values())
