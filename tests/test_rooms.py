@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        97_690,
+        97_762,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -52,11 +52,12 @@ BUDGETS = {
         "without a clock does; 250 pages that fold and sort; 380 settings that come signed to boards behind a router; "
         "350 converters, one file each; 35 what reads a trained classifier better, and cures for its size and end; 80 "
         "mistakes of own networks named; "
-        "85 layers of an int8 file that stay float32.",
+        "85 layers of an int8 file that stay float32; "
+        "60 int8 by NNCF for Intel's PCs.",
     ),
-    "spine lines": Budget(87_976, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(88_037, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
-        490,
+        491,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of the fitting of networks, 9 of formats and "
@@ -75,7 +76,7 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        85_795,
+        85_862,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "

@@ -181,12 +181,17 @@ def _no_float_in_tflite(graph: Graph, kept: Sequence[str]) -> list[Finding]:
     return findings
 
 
+_MOVES = ("Reshape", "Transpose", "MaxPool", "Squeeze", "Unsqueeze", "Flatten", "Slice")  # of int8 values as they are
+
+
 def _no_float_in_onnx(graph: Graph, kept: Sequence[str]) -> list[Finding]:
     """QDQ: every product reads values that were int8, and every result is quantised again."""
     makers, findings = graph.makers(), []
 
     def reads_float(tensor: Tensor | None) -> bool:
         maker = makers.get(id(tensor))
+        while maker is not None and maker.kind in _MOVES:
+            maker = makers.get(id(maker.inputs[0]))
         return maker is None or maker.kind != "DequantizeLinear"
 
     products = [op for op in graph.ops if op.kind in ("Conv", "ConvTranspose", "MatMul", "Gemm")]

@@ -24,6 +24,10 @@ class OnnxConverter(Converter):
         """The Keras model as a ``ModelProto`` that ``tidy`` has seen."""
         raise NotImplementedError
 
+    def int8(self, float32: Any, calibration: Mapping[str, np.ndarray] | None) -> Any:
+        """The graph with steps to int8 and back (QDQ), by onnxruntime."""
+        return _int8(float32, calibration, self.keep_float)
+
     def convert(
         self,
         model: Any,
@@ -37,7 +41,7 @@ class OnnxConverter(Converter):
         makers = {
             "float32": lambda: float32,
             "float16": lambda: _float16(float32),
-            "int8": lambda: _int8(float32, calibration, self.keep_float),
+            "int8": lambda: self.int8(float32, calibration),
         }
         with quiet():
             return {precision: makers[precision]().SerializeToString(deterministic=True) for precision in precisions}

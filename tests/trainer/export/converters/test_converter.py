@@ -28,7 +28,7 @@ def without(monkeypatch):
 
 
 def test_every_kind_is_found_and_states_what_it_needs():
-    assert list(CONVERTERS.kinds()) == ["keras-litert", "keras-onnx", "tf2onnx", "tf.lite"]
+    assert list(CONVERTERS.kinds()) == ["keras-litert", "keras-onnx", "nncf", "tf2onnx", "tf.lite"]
     for kind in CONVERTERS.kinds().values():
         assert kind.facts["format"] in ("tflite", "onnx")
         assert kind.facts["modules"]
