@@ -21,7 +21,7 @@ from edgeveil.edge_runtime.kinds import backends
 from edgeveil.edge_runtime.paths import FIRST, named, service_of
 
 ARTEFACTS = ("tflite-int8", "tflite-float16", "tflite-float32", "onnx-int8", "onnx-float16", "onnx-float32")
-CONVERTERS = ("tf.lite", "tf2onnx")  # of a board that names none
+CONVERTERS = ("tf.lite", "keras-litert", "tf2onnx")  # of a board that names none
 PAGE = "docs/reference/boards.md"
 FOLDER = Path(__file__).with_suffix("")  # of those that ship with EdgeVeil
 _BACKENDS = {kind.name: kind.facts for kind in backends() if kind.name != "numpy"}

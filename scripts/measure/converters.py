@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,8 @@ def figures(case: str, work: Path) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     runners: dict[str, list[Callable[[], Any]]] = {}
     for name, kind in CONVERTERS.kinds().items():
+        if any(find_spec(one) is None for one in kind.facts["modules"]):
+            continue
         for label, opset in OPSETS.items() if name == "keras-onnx" else [("boards", OPSETS["boards"])]:
             form = kind.facts["format"]
             converter = kind.load()(opset)

@@ -228,6 +228,7 @@ def export(
     emit: str = "frame",
     pool: "int | None" = None,
     replace: bool = False,
+    keep_float: "Sequence[str]" = (),
 ) -> "ExportFolder":
     """Export a run for boards as TFLite and ONNX, checked and compared with Keras, as ``edgeveil export`` does.
 
@@ -235,7 +236,7 @@ def export(
     ``out`` is the folder to write, whole or not at all. ``all_formats`` makes every format. ``emit`` is ``"frame"``,
     ``"both"`` for the label of the recipe's head too, or ``"code"`` for a cleaner or codebook that sends its code
     alone; ``pool`` is how many samples of each code the receiver of a codebook draws from. ``replace`` gives an earlier
-    export there a dated name.
+    export there a dated name. ``keep_float`` names operations of export.json's ``layers`` that stay float32 in int8.
 
     Returns the export folder: ``manifest``, ``members``, ``report`` (export.json). Raises ``BadInput``.
 
@@ -252,7 +253,16 @@ def export(
     boards = [profiles] if isinstance(profiles, str) else list(profiles)
     folder = run.folder if isinstance(run, Run) else Path(run)
     samples = None if pool is None else receiver_pool(Run.open(folder), pool)
-    return export_run(folder, boards, Path(out), all_formats=all_formats, emit=emit, pool=samples, replace=replace)
+    return export_run(
+        folder,
+        boards,
+        Path(out),
+        all_formats=all_formats,
+        emit=emit,
+        pool=samples,
+        replace=replace,
+        keep_float=keep_float,
+    )
 
 
 def wrap(

@@ -135,6 +135,10 @@ def export(
             "typical ones that x' would show.",
         ),
     ] = "frame",
+    keep_float: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LAYER", help="A layer of export.json's int8 errors that stays float32; may be repeated."),
+    ] = None,
     replace: Replace = False,
     as_json: Json = False,
 ) -> None:
@@ -163,6 +167,7 @@ def export(
         pool=samples,
         compiler_python=Path(compiler) if (compiler := os.environ.get("EDGEVEIL_COMPILER_PYTHON")) else None,
         replace=replace,
+        keep_float=keep_float or (),
     )
     if as_json:
         print_json(folder.report)

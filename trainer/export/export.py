@@ -193,6 +193,7 @@ def export(
     compiler_python: Path | None = None,
     replace: bool = False,
     leave_out: bool = False,
+    keep_float: Sequence[str] = (),
 ) -> ExportFolder:
     """Export the run in the folder ``run`` for boards, by name or TOML file, into the folder ``out``.
 
@@ -203,6 +204,7 @@ def export(
     that is given. ``compiler_python`` is the Python that has a board's compiler. After Ctrl-C what was made is kept
     next to ``out``, and the next export to there goes on from it. ``replace`` gives an earlier export there a dated
     name. ``leave_out``: boards and artefacts that do not pass the lint are left out, each with a line that states why.
+    ``keep_float`` names operations of export.json's table of int8 errors that stay in float32 in the int8 files.
     Raises ``BadInput``, with the lint's findings where there are any.
     """
     source, out = Run.open(Path(run)), Path(out)
@@ -218,7 +220,7 @@ def export(
         check_place(out, replace=replace)
         with whole_steps() as check, kept_pieces(out, package_versions(PACKAGES)) as pieces:
             how: dict[str, Any] = {"all_formats": all_formats, "emit": emit, "pool": pool, "python": compiler_python}
-            how["leave_out"] = leave_out
+            how |= {"leave_out": leave_out, "keep_float": tuple(dict.fromkeys(keep_float))}
             return _export(source, chosen, out, pieces, check, **how)
 
 
@@ -234,6 +236,7 @@ def _export(
     pool: np.ndarray | None,
     python: Path | None,
     leave_out: bool,
+    keep_float: tuple[str, ...],
 ) -> ExportFolder:
     load_tensorflow()
     fitted = source.perturber()
@@ -252,10 +255,11 @@ def _export(
             f"None of these boards runs an artefact that a perturber of the kind {fitted.kind!r} can have: "
             f"{artefact.why_not(fitted.kind, chosen[0].artefacts[0])}."
         )
+    layers.check_mixed(keep_float, chosen, exported, given=fitted.given is not None)
     formats = [one.format for one in exported if one.format != "numpy"]
     # Next to a file that was given may stand networks of ours, which bring its input and output to the sample's.
     ours = any(not isinstance(network, GivenFile) for network in fitted.models.values())
-    converters = converter.choose(chosen, formats) if ours else {}
+    converters = converter.choose(chosen, formats, keep_float) if ours else {}
     packages = [*PACKAGES, *(name for one in converters.values() for name in one.packages if name not in PACKAGES)]
     with progress("export", total=(len(fitted.models) + 1) * len(exported) + 2) as count:
 
@@ -265,9 +269,10 @@ def _export(
 
         calibration, calibrated = calibration_of(source, fitted) if exported else ({}, DATA)
         _convert(fitted, exported, converters, calibration, kept, count, advance)
+        layers.check_kept(keep_float, exported)
         if leave_out:
             exported, chosen = _that_pass(exported, chosen)
-        findings = _lint(exported, chosen)
+        findings = _lint(exported, chosen, keep_float)
         advance()
         manifest, members, report = measure(
             source, fitted, exported, chosen, kept, count, advance, calibrated, packages
@@ -279,6 +284,7 @@ def _export(
             "schema": 1,
             "run": os.path.relpath(source.folder.absolute(), out.absolute()),
             "lint": findings,
+            "keep_float": list(keep_float),
             "converters": {form: one.made_by() for form, one in converters.items()},
             "profiles": board_report.rows(chosen, exported, by_compiler, kind=fitted.kind),
         }
@@ -328,7 +334,9 @@ def _convert(
             mine = [one for one in made if (one.format, one.batch) == (name, batch)]
             by = converters.get(name)
             converted = partial(_files, network, by, [one.precision for one in mine], calibration[model], batch)
-            names = " ".join([one.name for one in mine] + ([] if by is None else [repr(by.made_by()), str(by.opset)]))
+            names = " ".join(
+                [one.name for one in mine] + ([] if by is None else [repr(by.made_by()), str(by.opset), *by.keep_float])
+            )
             count.begin(f"{model}: {' '.join(one.name for one in mine)} by {by.name if by else 'EdgeVeil'}")
             try:
                 files = kept.piece(converted, names, network.to_json(), weights, calibration[model])
@@ -407,7 +415,7 @@ def _that_pass(made: Sequence[Artefact], chosen: Sequence[Profile]) -> tuple[lis
     return [one for one in whole if any(artefact.runs_on(one.name, p.artefacts) for p in passing)], passing
 
 
-def _lint(made: Sequence[Artefact], chosen: Sequence[Profile]) -> list[dict[str, Any]]:
+def _lint(made: Sequence[Artefact], chosen: Sequence[Profile], kept: Sequence[str] = ()) -> list[dict[str, Any]]:
     """One row per artefact, model and board that runs it. Raises ``BadInput`` with all findings, if there are any."""
     rows, failures = [], []
     for one in made:
@@ -419,7 +427,7 @@ def _lint(made: Sequence[Artefact], chosen: Sequence[Profile]) -> list[dict[str,
             ]
             for profile in boards_of or [None]:
                 board = profile.name if profile else None
-                failures.append((one.name, model, board, lint(graph, one.precision, profile)))
+                failures.append((one.name, model, board, lint(graph, one.precision, profile, kept)))
                 rows.append({"artefact": one.name, "model": model, "profile": board, "findings": 0, **_facts(graph)})
     refuse(failures)
     return rows

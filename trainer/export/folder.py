@@ -101,6 +101,8 @@ class ExportFolder:
         lines.append(f"Compared with {what}, in units of x':")
         lines.append(table(self.report["parity"]))
         lines += layers.text(self.report.get("layers", ()))
+        if kept := self.report.get("keep_float"):
+            lines.append(f"In float32 in the int8 files: {', '.join(kept)}")
         for name, tolerance in self.report["tolerance"].items():
             if tolerance["loose"]:
                 off = f"{tolerance['measured']:g}"

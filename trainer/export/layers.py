@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from edgeveil.devices.profiles import Profile
+from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.graphs.files import read
 from edgeveil.trainer.interrupts import point
 
 ROWS = 16
+STEPS = ("QUANTIZE", "DEQUANTIZE", "QuantizeLinear", "DequantizeLinear")
 SHOWN = 3  # in the text
 
 
@@ -37,7 +40,8 @@ def errors(float32: bytes, int8: bytes, rows: Mapping[str, np.ndarray]) -> list[
     of the int8 file as a whole up to there, so what an operation adds is its step from the one before.
     """
     exact, rough = _outputs(float32, rows), _outputs(int8, rows)
-    makers = {op.outputs[0].name: op.name for op in read(int8, "tflite").ops if op.outputs}
+    # Of the float32 file, in whose order nothing changes where operations are kept in float32.
+    makers = {op.outputs[0].name: op.name for op in read(float32, "tflite").ops if op.outputs}
     found = []
     for name, operation in makers.items():
         if name in exact and name in rough and exact[name].shape == rough[name].shape:
@@ -45,6 +49,38 @@ def errors(float32: bytes, int8: bytes, rows: Mapping[str, np.ndarray]) -> list[
             off = float(np.sqrt(np.mean((rough[name] - exact[name]) ** 2)))
             found.append({"operation": operation, "tensor": name, "error": off / scale if scale else off})
     return sorted(found, key=lambda one: -one["error"])
+
+
+def check_mixed(
+    operations: Sequence[str], profiles: Sequence[Profile], made: Sequence[Artefact], *, given: bool
+) -> None:
+    """Raise ``BadInput`` where these are to stay in float32, and no int8 file is made or a board cannot mix."""
+    if not operations:
+        return
+    if given or not any(one.precision == "int8" for one in made):
+        why = "the file that was given ships as it is" if given else "none of these boards has one of this perturber"
+        raise BadInput(f"--keep-float is of the int8 files that export makes, and {why}: leave it out.")
+    for one in profiles:
+        backend = next((b for b in one.backends if b.accelerator and "tflite-int8" in b.artefacts), None)
+        if backend is not None:
+            raise BadInput(
+                f"--keep-float: the {backend.accelerator} of {one.name} takes int8 alone, and {', '.join(operations)} "
+                "would end what runs there: leave --keep-float or that board out."
+            )
+
+
+def check_kept(operations: Sequence[str], made: Sequence[Artefact]) -> None:
+    """Raise ``BadInput`` for the name of an operation that no network of the int8 files has."""
+    known = []
+    for one in (one for one in made if one.precision == "int8"):
+        # With steps between int8 and float32 the numbers are others: those of the float32 file, or of the rest.
+        exact = next((other for other in made if other.name == one.name.replace("int8", "float32")), None)
+        for graph in (one if exact is None else exact).graphs.values():
+            kinds = [op.name.rpartition("-")[0] for op in graph.ops if op.kind not in STEPS]
+            known += [f"{kind}-{number}" for number, kind in enumerate(kinds)]
+    for name in operations:
+        if name not in known:
+            raise BadInput(f"--keep-float: expected an operation of {', '.join(dict.fromkeys(known))}; got {name}.")
 
 
 def text(report: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -58,13 +59,16 @@ class Finding:
         return f"{self.rule}: {', '.join(where)}: {self.problem}. Cure: {self.cure}."
 
 
-def lint(graph: Graph, precision: str, profile: Profile | None = None) -> list[Finding]:
-    """The findings about an artefact of that precision (``"int8"``), for every board and then for that one."""
+def lint(graph: Graph, precision: str, profile: Profile | None = None, kept: Sequence[str] = ()) -> list[Finding]:
+    """The findings about an artefact of that precision (``"int8"``), for every board and then for that one.
+
+    ``kept`` names operations (``CONV_2D-3``) that may be float in it: as many of their kinds.
+    """
     findings = _fixed_sizes(graph)
     if graph.format == "tflite":
         findings += _one_scale_per_dense(graph)
     if precision == "int8":
-        findings += _no_float_in_tflite(graph) if graph.format == "tflite" else _no_float_in_onnx(graph)
+        findings += _no_float_in_tflite(graph, kept) if graph.format == "tflite" else _no_float_in_onnx(graph, kept)
     if profile is None or graph.format == "numpy":
         return findings
     findings += _memory(graph, profile)
@@ -148,9 +152,21 @@ def _one_scale_per_dense(graph: Graph) -> list[Finding]:
     return findings
 
 
-def _no_float_in_tflite(graph: Graph) -> list[Finding]:
+def _but_kept(ops: Sequence[Op], kept: Sequence[str]) -> list[Op]:
+    """These operations in float without as many of each kind as are kept, and without the steps to and from them."""
+    left = Counter(name.rpartition("-")[0].upper() for name in kept)
+    found = []
+    for op in ops:
+        if not kept or op.kind not in ("QUANTIZE", "DEQUANTIZE"):
+            left[op.kind.upper()] -= 1
+            found += [op] if left[op.kind.upper()] < 0 else []
+    return found
+
+
+def _no_float_in_tflite(graph: Graph, kept: Sequence[str]) -> list[Finding]:
     findings, named = [], set()
-    for op in graph.ops:
+    floats = [op for op in graph.ops if any(one and "float" in one.dtype for one in (*op.inputs, *op.outputs))]
+    for op in _but_kept(floats, kept):
         for tensor in (*op.inputs, *op.outputs):
             if tensor is not None and "float" in tensor.dtype and op.name not in named:
                 named.add(op.name)
@@ -165,15 +181,23 @@ def _no_float_in_tflite(graph: Graph) -> list[Finding]:
     return findings
 
 
-def _no_float_in_onnx(graph: Graph) -> list[Finding]:
+_MOVES = ("Reshape", "Transpose", "MaxPool", "Squeeze", "Unsqueeze", "Flatten", "Slice")  # of int8 values as they are
+
+
+def _no_float_in_onnx(graph: Graph, kept: Sequence[str]) -> list[Finding]:
     """QDQ: every product reads values that were int8, and every result is quantised again."""
     makers, findings = graph.makers(), []
-    for op in graph.ops:
-        if op.kind not in ("Conv", "ConvTranspose", "MatMul", "Gemm"):
-            continue
+
+    def reads_float(tensor: Tensor | None) -> bool:
+        maker = makers.get(id(tensor))
+        while maker is not None and maker.kind in _MOVES:
+            maker = makers.get(id(maker.inputs[0]))
+        return maker is None or maker.kind != "DequantizeLinear"
+
+    products = [op for op in graph.ops if op.kind in ("Conv", "ConvTranspose", "MatMul", "Gemm")]
+    for op in _but_kept([op for op in products if any(map(reads_float, op.inputs[:2]))], kept):
         for tensor in op.inputs[:2]:
-            maker = makers.get(id(tensor))
-            if maker is None or maker.kind != "DequantizeLinear":
+            if reads_float(tensor):
                 problem = f"{op.kind} reads float32: it was not quantised"
                 cure = "quantise it statically, with calibration rows that reach it"
                 findings.append(Finding("no-float-island", problem, cure, op, tensor))

@@ -23,13 +23,15 @@ from edgeveil.trainer.runs.run import package_versions
 
 CONVERTERS = Registry(__package__, key="name", group="edgeveil.converters", word="converter")
 PRECISIONS = ("float32", "float16", "int8")
+_ADD = "name keras-litert in the `converters` of their profiles, or leave --keep-float out"
 
 
 class Converter:
     """The interface of a converter: Keras to files of one ``format``.
 
     ``modules`` must be there, and ``install`` brings them. ``packages`` are those whose versions an export records.
-    ``opset`` is the newest of ONNX that all boards of the export read.
+    ``opset`` is the newest of ONNX that all boards of the export read. One that ``keeps_float`` leaves operations of an
+    int8 file in float32: those of ``keep_float`` that it has, by their names in the float32 file.
     """
 
     name: str
@@ -37,6 +39,8 @@ class Converter:
     modules: tuple[str, ...]
     install: str = "pip install 'edgeveil[trainer]'"
     packages: tuple[str, ...]
+    keeps_float = False
+    keep_float: tuple[str, ...] = ()
 
     def __init__(self, opset: int | None = None) -> None:
         self.opset = opset
@@ -61,16 +65,17 @@ class Converter:
         return {"name": self.name, "packages": package_versions(self.packages)}
 
 
-def choose(profiles: Sequence[Profile], formats: Sequence[str]) -> dict[str, Converter]:
+def choose(profiles: Sequence[Profile], formats: Sequence[str], keep_float: Sequence[str] = ()) -> dict[str, Converter]:
     """The converter of each of these formats: the first of the boards' own that all of them take and that is here.
 
-    A board that names none of a format takes the usual ones. Raises ``BadInput`` where no converter is for all boards,
+    A board that names none of a format takes the usual ones. With ``keep_float`` it is one that leaves these
+    operations in float32. Raises ``BadInput`` where no converter is for all boards,
     or where none of these is installed.
     """
-    return {form: _converter(profiles, form) for form in dict.fromkeys(formats)}
+    return {form: _converter(profiles, form, keep_float) for form in dict.fromkeys(formats)}
 
 
-def _converter(profiles: Sequence[Profile], form: str) -> Converter:
+def _converter(profiles: Sequence[Profile], form: str, keep_float: Sequence[str]) -> Converter:
     taking = [profile for profile in profiles if any(name.startswith(f"{form}-") for name in profile.artefacts)]
     lists = {profile.name: _of_format(profile.converters, form) or _of_format(USUAL, form) for profile in taking}
     first = next(iter(lists.values()), _of_format(USUAL, form))
@@ -81,7 +86,11 @@ def _converter(profiles: Sequence[Profile], form: str) -> Converter:
             f"One converter to {form} was expected for all boards of an export; these take no same one ({each}). "
             "Export for each of them into a folder of its own."
         )
+    kept = tuple(keep_float)
     kinds = [CONVERTERS[name] for name in common]
+    if kept and not any(kind.facts.get("keeps_float") for kind in kinds):
+        raise BadInput(f"--keep-float: {', '.join(common)} cannot keep operations of an int8 file in float32: {_ADD}.")
+    kinds = [kind for kind in kinds if kind.facts.get("keeps_float") or not kept]
     here = [kind for kind in kinds if not _missing(kind)]
     if not here:
         raise BadInput(" ".join(_not_here(kind) for kind in kinds))
@@ -89,6 +98,7 @@ def _converter(profiles: Sequence[Profile], form: str) -> Converter:
         say(f"{_not_here(kinds[0])} {here[0].name} makes the {form} files in its place.")
     opsets = [profile.onnx.opset for profile in taking if profile.onnx is not None] if form == "onnx" else []
     converter: Converter = here[0].load()(min(opsets, default=None))
+    converter.keep_float = kept
     return converter
 
 

@@ -8,15 +8,18 @@ an old interpreter goes by.
 
 from __future__ import annotations
 
+import re
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from edgeveil.trainer.export.converters.converter import Converter, calibration_rows, input_shapes
+from edgeveil.trainer.graphs.files import read
 from edgeveil.trainer.tensorflow_quiet import quiet
 
 # The first version of an operation with int8; of those that are not here it is the first of all.
@@ -40,6 +43,7 @@ class KerasLitert(Converter):
     modules = ("tensorflow", "ai_edge_quantizer")
     install = "pip install 'edgeveil[trainer,converters]'"
     packages = ("tensorflow", "tensorflow-cpu", "keras", "ai-edge-quantizer", "ai-edge-litert")
+    keeps_float = True
 
     def convert(
         self,
@@ -55,7 +59,7 @@ class KerasLitert(Converter):
             makers = {
                 "float32": lambda: float32,
                 "float16": lambda: _exported(model, batch, "float16"),
-                "int8": lambda: _int8(float32, calibration),
+                "int8": lambda: _int8(float32, calibration, self.keep_float),
             }
             return {precision: makers[precision]() for precision in precisions}
 
@@ -79,12 +83,15 @@ def _exported(model: Any, batch: int, precision: str) -> bytes:
         return _edited(path.read_bytes(), _tidy)
 
 
-def _int8(float32: bytes, calibration: Mapping[str, np.ndarray] | None) -> bytes:
+def _int8(float32: bytes, calibration: Mapping[str, np.ndarray] | None, keep_float: Sequence[str]) -> bytes:
     from ai_edge_quantizer.quantizer import Quantizer
 
-    every, dense = _static("*", "CHANNELWISE"), _static("FULLY_CONNECTED", "TENSORWISE")
-    made = Quantizer(float32, [every, dense]).quantize(_ranges(float32, calibration))
-    return _edited(bytes(made.quantized_model), _whole)
+    rules = [_static("*", "CHANNELWISE"), _static("FULLY_CONNECTED", "TENSORWISE")]
+    kept = {op.outputs[0].name: op.kind for op in read(float32, "tflite").ops if op.name in keep_float}
+    for tensor, kind in kept.items():  # a later rule goes before an earlier one
+        rules.append({"regex": f"^{re.escape(tensor)};", "operation": kind, "algorithm_key": "no_quantize"})
+    made = Quantizer(float32, rules).quantize(_ranges(float32, calibration))
+    return _edited(bytes(made.quantized_model), partial(_whole, kept=kept))
 
 
 def _static(operation: str, weights: str) -> dict[str, Any]:
@@ -188,8 +195,8 @@ def _limited(data: bytes) -> Iterator[tuple[str, str]]:
                 yield graph.tensors[source[0]].name.decode(), graph.tensors[op.outputs[0]].name.decode()
 
 
-def _whole(model: Any, schema: Any) -> None:
-    """No operation between DEQUANTIZE and QUANTIZE that int8 can do, and versions that fit int8."""
+def _whole(model: Any, schema: Any, kept: Mapping[str, str]) -> None:
+    """No operation but those kept between DEQUANTIZE and QUANTIZE that int8 can do, and versions that fit int8."""
     (graph,) = model.subgraphs
     makers = {place: op for op in graph.operators for place in op.outputs}
     dropped = set()
@@ -197,7 +204,11 @@ def _whole(model: Any, schema: Any) -> None:
         if _kind(model, op, schema) != "QUANTIZE":
             continue
         limit = makers.get(op.inputs[0])
-        if limit is None or _kind(model, limit, schema) not in ("MINIMUM", "MAXIMUM"):
+        if (
+            limit is None
+            or graph.tensors[op.inputs[0]].name.decode() in kept
+            or _kind(model, limit, schema) not in ("MINIMUM", "MAXIMUM")
+        ):
             continue
         before = [(place, makers.get(place)) for place in limit.inputs]
         sources = [maker for _, maker in before if maker is not None and _kind(model, maker, schema) == "DEQUANTIZE"]

@@ -18,10 +18,15 @@ class OnnxConverter(Converter):
     """A converter to ONNX: ``float32`` makes the graph of which the others are made. All take and give float32."""
 
     format = "onnx"
+    keeps_float = True
 
     def float32(self, _model: Any, _batch: int, /) -> Any:
         """The Keras model as a ``ModelProto`` that ``tidy`` has seen."""
         raise NotImplementedError
+
+    def int8(self, float32: Any, calibration: Mapping[str, np.ndarray] | None) -> Any:
+        """The graph with steps to int8 and back (QDQ), by onnxruntime."""
+        return _int8(float32, calibration, self.keep_float)
 
     def convert(
         self,
@@ -36,7 +41,7 @@ class OnnxConverter(Converter):
         makers = {
             "float32": lambda: float32,
             "float16": lambda: _float16(float32),
-            "int8": lambda: _int8(float32, calibration),
+            "int8": lambda: self.int8(float32, calibration),
         }
         with quiet():
             return {precision: makers[precision]().SerializeToString(deterministic=True) for precision in precisions}
@@ -50,7 +55,7 @@ def _float16(float32: Any) -> Any:
         return tidy(float16.convert_float_to_float16(_copy(float32), keep_io_types=True))
 
 
-def _int8(float32: Any, calibration: Mapping[str, np.ndarray] | None) -> Any:
+def _int8(float32: Any, calibration: Mapping[str, np.ndarray] | None, keep_float: Sequence[str]) -> Any:
     import onnx
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
@@ -73,6 +78,7 @@ def _int8(float32: Any, calibration: Mapping[str, np.ndarray] | None) -> Any:
             activation_type=QuantType.QUInt8,
             weight_type=QuantType.QInt8,
             reduce_range=True,
+            nodes_to_exclude=list(keep_float),
         )
         return tidy(onnx.load(path))
 

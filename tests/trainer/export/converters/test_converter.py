@@ -28,7 +28,7 @@ def without(monkeypatch):
 
 
 def test_every_kind_is_found_and_states_what_it_needs():
-    assert list(CONVERTERS.kinds()) == ["keras-litert", "keras-onnx", "tf2onnx", "tf.lite"]
+    assert list(CONVERTERS.kinds()) == ["keras-litert", "keras-onnx", "nncf", "tf2onnx", "tf.lite"]
     for kind in CONVERTERS.kinds().values():
         assert kind.facts["format"] in ("tflite", "onnx")
         assert kind.facts["modules"]
@@ -52,6 +52,7 @@ def test_the_first_that_all_boards_take(without):
     without()
     one, other = board("raspberry-pi5", "keras-litert", "tf.lite"), board("raspberry-pi-cpu", "tf.lite", "keras-litert")
     assert choose([one, other], ["tflite"])["tflite"].name == "keras-litert"
+    assert choose([board("raspberry-pi5")], ["tflite"], ["CONV_2D-0"])["tflite"].keep_float == ("CONV_2D-0",)
     assert choose([other, one], ["tflite"])["tflite"].name == "tf.lite"
     # A board of another format has no say, and one that names none of this format takes the usual.
     assert choose([board("jetson-nano", "keras-onnx"), other], ["tflite"])["tflite"].name == "tf.lite"
@@ -65,7 +66,7 @@ def test_the_opset_is_the_newest_that_all_boards_read():
 
 
 def test_boards_without_a_common_one_are_refused():
-    boards = [board("raspberry-pi5", "keras-litert"), board("raspberry-pi-cpu")]
+    boards = [board("raspberry-pi5", "keras-litert"), board("raspberry-pi-cpu", "tf.lite")]
     with pytest.raises(BadInput, match=r"raspberry-pi5: keras-litert; raspberry-pi-cpu: tf\.lite.* folder of its own"):
         choose(boards, ["tflite"])
 
