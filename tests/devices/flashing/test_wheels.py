@@ -141,7 +141,9 @@ def test_every_kind_that_needs_a_library_is_collected_or_gets_one_sentence(regis
 
 
 def test_an_opencv_that_no_wheel_is_for_comes_with_the_system(tmp_path):
-    with pytest.raises(BadInput, match=r"camera:0 needs OpenCV, .*with Python 3\.11\. On the board: sudo apt install python3-opencv"):
+    with pytest.raises(
+        BadInput, match=r"camera:0 needs OpenCV, .*with Python 3\.11\. On the board: sudo apt install python3-opencv"
+    ):
         collect(profiles.load("raspberry-pi-cpu-32"), tmp_path / "out", served=["camera:0"])
 
 
