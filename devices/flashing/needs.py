@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from packaging.version import InvalidVersion, Version
@@ -19,14 +20,6 @@ from edgeveil.edge_runtime.sinks.uri import without_secrets
 
 _STATE = "/var/lib/edgeveil"
 _HIDDEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/")  # noqa: S108 - ProtectHome=, PrivateTmp= of the units
-COLLECTED = {  # of late_imports.LIBRARIES: packages that need no other; hashes by scripts/environments/lock_wheels.py
-    "opencv": "opencv-python-headless==5.0.0.93",
-    "paho": "paho-mqtt==2.1.0",
-    "serial": "pyserial==3.5",
-    "kafka": "kafka-python==3.0.12",
-    "nats": "nats-py==2.16.0",
-    "oak": "depthai==3.12.0",
-}
 _TRIED_AS = "nobody"  # the account without rights, as a trial has none
 
 
@@ -74,10 +67,29 @@ class Need:
         return f"{text}; or collect wheels with it ({wheels}) and give them with --wheels"
 
 
+class Collected(NamedTuple):
+    """A wheel that needs no other but numpy: its package, the oldest Python, and whether 32-bit boards have one."""
+
+    pin: str
+    python: str
+    bits_32: bool = True
+
+
+# Of late_imports.LIBRARIES; Pythons are those of each wheel's Requires-Python, or of its tag.
+COLLECTED = {
+    "opencv": Collected("opencv-python-headless==5.0.0.93", "3.7", bits_32=False),
+    "paho": Collected("paho-mqtt==2.1.0", "3.7"),
+    "serial": Collected("pyserial==3.5", "3.6"),
+    "kafka": Collected("kafka-python==3.0.12", "3.8"),
+    "nats": Collected("nats-py==2.16.0", "3.7"),
+    "oak": Collected("depthai==3.12.0", "3.9", bits_32=False),
+}
+
+
 def offered(library: str, architecture: str, python: str) -> bool:
-    """Whether `board wheels` collects the library for a board: OpenCV's wheels are for 64 bits and Python 3.7 on."""
-    fits = library != "opencv" or (architecture != "armv7l" and Version(python) >= Version("3.7"))
-    return library in COLLECTED and fits
+    """Whether `board wheels` collects the library for a board."""
+    one = COLLECTED.get(library)
+    return one is not None and Version(python) >= Version(one.python) and (one.bits_32 or architecture != "armv7l")
 
 
 def of_wanted(wanted: Wanted, service: Service) -> list[Need]:

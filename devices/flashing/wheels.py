@@ -102,7 +102,7 @@ def _needed(served: Sequence[str], profile: Profile, python: str) -> list[str]:
         kind = word.partition(":")[0]
         libraries = [one for registry in (SOURCES, SINKS) for one in needs.libraries(registry, kind)]
         known = [one.library for one in libraries if needs.offered(one.library, profile.architecture, python)]
-        pins += [needs.COLLECTED[one] for one in known]
+        pins += [needs.COLLECTED[one].pin for one in known]
         if known:
             continue
         if libraries:

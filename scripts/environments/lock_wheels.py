@@ -22,7 +22,7 @@ def main() -> int:
     pinned = {
         pin: one.python for name in profiles.names() for one in profiles.load(name).install for pin in one.packages
     }
-    pinned |= dict.fromkeys(COLLECTED.values(), "3.11")
+    pinned |= dict.fromkeys([one.pin for one in COLLECTED.values()], "3.11")
     locked = []
     for pin, version in sorted(pinned.items()):
         command = [str(ROOT / ".venv/bin/uv"), "pip", "compile", "-", "--quiet", "--python-version", version]

@@ -140,6 +140,15 @@ def test_every_kind_that_needs_a_library_is_collected_or_gets_one_sentence(regis
                 wheels._needed([kind], board, "3.13")
 
 
+@pytest.mark.parametrize(
+    ("board", "served", "words"),
+    [("jetson-nano", "kafka", "kafka needs kafka-python"), ("raspberry-pi-cpu-32", "oak", "oak needs depthai 3")],
+)
+def test_a_library_without_a_wheel_for_the_board_is_refused_before_pip_is_asked(tmp_path, board, served, words):
+    with pytest.raises(BadInput, match=f"{words}, of which no wheel can be collected for {board}"):
+        collect(profiles.load(board), tmp_path / "out", served=[served])
+
+
 def test_an_opencv_that_no_wheel_is_for_comes_with_the_system(tmp_path):
     with pytest.raises(
         BadInput, match=r"camera:0 needs OpenCV, .*with Python 3\.11\. On the board: sudo apt install python3-opencv"
@@ -150,6 +159,8 @@ def test_an_opencv_that_no_wheel_is_for_comes_with_the_system(tmp_path):
 def test_every_package_of_every_recipe_has_its_hashes():
     known = wheels._known_hashes()
     named = {pin for name in profiles.names() for one in profiles.load(name).install for pin in one.packages}
-    assert set(known) == named | {*needs.COLLECTED.values()}, "run scripts/environments/lock_wheels.py"
+    assert set(known) == named | {one.pin for one in needs.COLLECTED.values()}, (
+        "run scripts/environments/lock_wheels.py"
+    )
     assert all(re.fullmatch("sha256:[0-9a-f]{64}", one) for hashes in known.values() for one in hashes)
     assert all(known.values())

@@ -1,9 +1,8 @@
 """Keras 3 to ONNX by ``tf2onnx``, with int8 by NNCF, OpenVINO's quantiser: for Intel's processors, GPUs and NPUs.
 
-OpenVINO reads the file as it is, and compiles the same network as of its own IR, for which a board would need a reader
-of another format. NNCF's defaults are not taken: ranges are the smallest and largest value, biases stay as trained (its
-correction moved a generator's pixels eight times as far from Keras), and weights have 7 bits, so that a processor
-without VNNI computes what the board does.
+OpenVINO reads the file as it is; for its own IR a board would need a reader of another format. NNCF's defaults are not
+taken: ranges are the smallest and largest value, biases stay as trained (its correction moved a generator's pixels
+eight times as far from Keras), and weights have 7 bits, so that a processor without VNNI computes what the board does.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ class Nncf(Tf2Onnx):
     """``tf2onnx``, and ``nncf.quantize`` of its graph."""
 
     name = "nncf"
-    modules = ("tensorflow", "tf2onnx", "onnx", "onnxruntime", "nncf")  # type: ignore[assignment]
+    modules = ("tensorflow", "tf2onnx", "onnx", "onnxruntime", "nncf")
     install = "pip install 'edgeveil[trainer,nncf]'"
-    packages = (*Tf2Onnx.packages, "nncf")  # type: ignore[assignment]
+    packages = (*Tf2Onnx.packages, "nncf")
 
     def int8(self, float32: Any, calibration: Mapping[str, np.ndarray] | None) -> Any:
         """The graph with steps to int8 and back around what OpenVINO has in int8."""

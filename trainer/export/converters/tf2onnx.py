@@ -22,8 +22,11 @@ class Tf2Onnx(OnnxConverter):
     """``tf2onnx``, from a function of TensorFlow."""
 
     name = "tf2onnx"
-    modules = ("tensorflow", "tf2onnx", "onnx", "onnxruntime")
-    packages = ("tensorflow", "tensorflow-cpu", "keras", "tf2onnx", "onnx", "onnxruntime", "onnxconverter-common")
+    modules: tuple[str, ...] = ("tensorflow", "tf2onnx", "onnx", "onnxruntime")
+    packages: tuple[str, ...] = (
+        *("tensorflow", "tensorflow-cpu", "keras"),
+        *("tf2onnx", "onnx", "onnxruntime", "onnxconverter-common"),
+    )
 
     def float32(self, model: Any, batch: int) -> Any:
         """The model as a graph of opset 13."""
