@@ -15,10 +15,6 @@ from edgeveil.trainer.networks.training import take_own
 from edgeveil.trainer.runs.run import Run
 from tests.support.small_runs import small_recipe
 
-HEAD = "import keras\nfrom keras import layers\n\n"
-ENDS = "    x = keras.Input(spec.shape)\n    h = layers.Flatten()(x)\n"
-
-
 # y is whether red is above the middle; all are made by hand.
 
 
@@ -162,6 +158,9 @@ def test_classes_in_each_others_places_are_named_and_a_weak_classifier_has_none(
         )
         assert training.exchanged_classes(weak, names) == ""
     assert training.exchanged_classes(confused(rng, 4.0, 0.5, (3, 5), rows=20), names) == ""  # too few to be sure
+    leaning = np.array([[300, 600], [600, 300]])  # both surely read as the other more often, and not three times so
+    assert training.exchanged_classes(leaning, ("a", "b")) == ""
+    assert training.exchanged_classes(np.array([[100, 600], [600, 100]]), ("a", "b")) != ""
 
 
 def test_two_swapped_classes_of_several_are_refused(tmp_path):
@@ -248,3 +247,7 @@ def test_models_are_given_as_objects(coloured, tmp_path, monkeypatch):
         edgeveil.train(recipe, tmp_path / "run", target=reader())
     with pytest.raises(BadInput, match=r"got builtins.dict\. Read a .keras with keras.models.load_model; .*torch"):
         edgeveil.train(recipe, tmp_path / "other", target={})
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(BadInput):  # it is no perturber: 2 logits
+        edgeveil.wrap(reader(), given, tmp_path / "export", profiles=["workstation"], budget="quick")
+    assert sorted(tmp_path.iterdir()) == before  # neither the model nor the data that were written for it
