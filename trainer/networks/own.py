@@ -348,12 +348,27 @@ def saved(model: Any, file: Path, shape: Callable[[], tuple[int, ...]], *, repla
         model = _torch_models().of_module(model, type(model).__qualname__, [shape()])
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
-        model.save(file)
+        if not (existed and _are_alike(model, file)):  # a resumed run knows its files by their hashes
+            model.save(file)
         yield
     except BaseException:
         if not existed and not kept.exists():
             file.unlink(missing_ok=True)
         raise
+
+
+def _are_alike(model: Any, file: Path) -> bool:
+    """Whether a Keras model has the layers and weights of a file; Keras writes the same model as other bytes."""
+    try:
+        before = keras_file.read(file)
+    except BadInput:
+        return False
+
+    def layers(one: Any) -> list[Any]:
+        return [[type(part), {**part.get_config(), "name": None}] for part in one._flatten_layers(include_self=False)]
+
+    both = model.get_weights(), before.get_weights()
+    return layers(model) == layers(before) and all(map(np.array_equal, *both)) and len(both[0]) == len(both[1])
 
 
 def read_given(path: Path, shape: tuple[int, ...], layout: str | None = None) -> tuple[Any, Any]:

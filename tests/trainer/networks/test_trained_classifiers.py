@@ -245,6 +245,10 @@ def test_models_are_given_as_objects(coloured, tmp_path, monkeypatch):
     assert sorted(one.name for one in tmp_path.glob("*.keras")) == ["run-sensitive.keras", "run-target.keras"]
     with pytest.raises(BadInput, match=r"run-target.keras exists and is not overwritten"):
         edgeveil.train(recipe, tmp_path / "run", target=reader())
+    given_again = {"sensitive": reader(channel=2), "resume": True}  # other objects, and the same models
+    assert edgeveil.train(recipe, tmp_path / "run", target=reader(), **given_again).facts["state"] is not None
+    with pytest.raises(BadInput, match="was started with another recipe"):
+        edgeveil.train(recipe, tmp_path / "run", target=reader(middle=0.4), **given_again)
     with pytest.raises(BadInput, match=r"got builtins.dict\. Read a .keras with keras.models.load_model; .*torch"):
         edgeveil.train(recipe, tmp_path / "other", target={})
     before = sorted(tmp_path.iterdir())
