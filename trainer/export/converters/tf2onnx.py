@@ -24,8 +24,13 @@ class Tf2Onnx(OnnxConverter):
     name = "tf2onnx"
     modules: tuple[str, ...] = ("tensorflow", "tf2onnx", "onnx", "onnxruntime")
     packages: tuple[str, ...] = (
-        *("tensorflow", "tensorflow-cpu", "keras"),
-        *("tf2onnx", "onnx", "onnxruntime", "onnxconverter-common"),
+        "tensorflow",
+        "tensorflow-cpu",
+        "keras",
+        "tf2onnx",
+        "onnx",
+        "onnxruntime",
+        "onnxconverter-common",
     )
 
     def float32(self, model: Any, batch: int) -> Any:
