@@ -70,7 +70,15 @@ def sweep(
         typer.Option(help="Folder of the sweep; points there are not computed again [default: sweeps/RECIPE]."),
     ] = None,
     axis: Annotated[
-        list[str] | None, typer.Option(help="Key of the recipes and its values: perturber.price=1,4. May be repeated.")
+        list[str] | None,
+        typer.Option(
+            help="Key of the recipes and its values: perturber.price=1,4, or of a search also their range: 1..16. May "
+            "be repeated."
+        ),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(help="Search by so many trainings of each recipe; left out: every combination is trained."),
     ] = None,
     budget: Budget = "full",
     attacks: Annotated[
@@ -79,7 +87,10 @@ def sweep(
     ] = "auto",
     as_json: Json = False,
 ) -> None:
-    """Train and attack many settings of many recipes, and plot leakage against what x' keeps, next to label-only."""
+    """Train and attack many settings of many recipes, and plot leakage against what x' keeps, next to label-only.
+
+    With --trials Optuna proposes settings by rows that are not of the test; the test slice is read for the best alone.
+    """
     from edgeveil.trainer.ext.sweep.axes import parse
     from edgeveil.trainer.ext.sweep.axes import sweep as run_sweep
     from edgeveil.trainer.recipe.schema import Recipe
@@ -88,7 +99,13 @@ def sweep(
     recipes = [Recipe.find(name) for name in recipe]
     out = out or Path("sweeps", recipes[0].name)
     frontier = run_sweep(
-        recipes, [parse(text) for text in axis or ()], out, budget=budget, attacks=attacks, **workers(usual=1)
+        recipes,
+        [parse(text) for text in axis or ()],
+        out,
+        budget=budget,
+        attacks=attacks,
+        trials=trials,
+        **workers(usual=1),
     )
     pictures = draw(frontier, out)
     print_either(frontier, as_text(frontier), as_json=as_json)

@@ -1,4 +1,4 @@
-"""``--axis recipe.key=v1,v2``: the points of a sweep, each checked against the recipe's schema."""
+"""``--axis recipe.key=v1,v2`` or ``low..high``: the points of a sweep, each checked against the recipe's schema."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -29,10 +29,11 @@ from edgeveil.trainer.results import locked
 
 @dataclass(frozen=True)
 class Axis:
-    """A key of recipes as written in TOML (``perturber.price``), and its values."""
+    """A key of recipes as written in TOML (``perturber.price``), and its values, or the ``span`` that has them all."""
 
     key: str
-    values: tuple[Any, ...]
+    values: tuple[Any, ...] = ()
+    span: tuple[Any, Any] | None = None  # both whole numbers, or neither; on a log scale from a factor of ten on
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,17 @@ class Point:
 
 
 def parse(text: str) -> Axis:
-    """``key=v1,v2``: values are TOML (numbers, true, "text", [lists]); bare words are text. Raises ``BadInput``."""
-    key, values = _halves(text, "--axis: expected KEY=VALUE,VALUE such as perturber.price=0.5,1,2")
+    """``key=v1,v2``: values are TOML (numbers, true, "text", [lists]); bare words are text. Or ``key=low..high``.
+
+    Raises ``BadInput``.
+    """
+    key, values = _halves(text, "--axis: expected KEY=VALUE,VALUE such as perturber.price=0.5,1,2, or KEY=LOW..HIGH")
+    if ".." in values and "[" not in values and '"' not in values:
+        low, high = (_value(end.strip()) for end in values.split("..", 1))
+        if not all(type(end) in (int, float) for end in (low, high)) or not low < high:
+            raise BadInput(f'--axis {key}: expected LOW..HIGH, two numbers, the lower first; got "{values}".')
+        whole = type(low) is type(high) is int
+        return Axis(key, span=(low, high) if whole else (float(low), float(high)))
     try:
         parsed = tomllib.loads(f"values = [{values}]")["values"]
     except tomllib.TOMLDecodeError:
@@ -81,8 +91,26 @@ def _halves(text: str, expected: str) -> tuple[str, str]:
 def points(recipes: Sequence[Recipe], axes: Sequence[Axis]) -> list[Point]:
     """Every recipe at every combination of the axes whose key it has; a recipe without any is one point.
 
-    Raises ``BadInput`` for a key that no recipe has, for a key given twice, and for a value that a recipe refuses.
+    Raises ``BadInput`` for a span, and what ``check_keys`` does, and for a value that a recipe refuses.
     """
+    if spans := [axis for axis in axes if axis.span]:
+        low, high = spans[0].span or ()
+        raise BadInput(
+            f"--axis {spans[0].key}={low}..{high}: a range is searched. Give --trials, how many settings to train, or "
+            "name the values."
+        )
+    check_keys(recipes, axes)
+    grid = []
+    for recipe in recipes:
+        mine = [axis for axis in axes if has(recipe, axis.key)]
+        for values in itertools.product(*(axis.values for axis in mine)):
+            settings = {axis.key: value for axis, value in zip(mine, values, strict=True)}
+            grid.append(Point(with_settings(recipe, settings), settings))
+    return grid
+
+
+def check_keys(recipes: Sequence[Recipe], axes: Sequence[Axis]) -> None:
+    """Raise ``BadInput`` for a key that no recipe has, and for a key given twice."""
     axis_keys = [axis.key for axis in axes]
     for key in axis_keys:
         if axis_keys.count(key) > 1:
@@ -94,13 +122,6 @@ def points(recipes: Sequence[Recipe], axes: Sequence[Axis]) -> list[Point]:
                 f"--axis {key}: no such key in {names}{nearest(key, known)}. `edgeveil recipe show {recipes[0].name}` "
                 "prints the keys."
             )
-    grid = []
-    for recipe in recipes:
-        mine = [axis for axis in axes if has(recipe, axis.key)]
-        for values in itertools.product(*(axis.values for axis in mine)):
-            settings = {axis.key: value for axis, value in zip(mine, values, strict=True)}
-            grid.append(Point(with_settings(recipe, settings), settings))
-    return grid
 
 
 def with_settings(recipe: Recipe, settings: Mapping[str, Any]) -> Recipe:
@@ -161,6 +182,7 @@ class Task:
     floor: bool
     budget: str
     attacks: Attacks
+    searched: bool = False
 
     def run(self, out: Path) -> dict[str, Any]:
         """The document of the point, computed in this process."""
@@ -169,7 +191,8 @@ class Task:
 
         load_tensorflow()
         recipe = Recipe.parse(self.recipe, origin=self.name, taken=None)
-        return measure_point(recipe, floor=self.floor, out=out, budget=self.budget, attacks=self.attacks)
+        how = {"floor": self.floor, "budget": self.budget, "attacks": self.attacks, "searched": self.searched}
+        return measure_point(recipe, out=out, **how)  # type: ignore[arg-type]
 
 
 def measured(
@@ -220,41 +243,67 @@ def sweep(
     engine: Engine = "processes",
     budget: str = "full",
     attacks: Attacks = "auto",
+    trials: int | None = None,
 ) -> dict[str, Any]:
     """The document of the frontier, also in ``out/frontier.json``; finished points are in ``out/points``.
 
     Points that are there already are not computed again, so an interrupted sweep, or one with more values, continues
     from them. Label-only is a point for each data set, slicing and seed. A point whose training fails records why.
-    Raises ``BadInput`` before any training if a key or value is wrong, and ``DeviceFailed`` at the end if processes
-    died: their points are missing, and the same command tries them again.
+    ``trials``: not every combination, but so many of each recipe that ``search`` proposes, judged on rows that are not
+    of the test; the front of these alone is measured on the test slice. Raises ``BadInput`` before any training if a
+    key or value is wrong, and ``DeviceFailed`` at the end if processes died: their points are missing, and the same
+    command tries them again.
     """
     if jobs < 1:
         raise BadInput(f"--jobs: expected 1 or more; got {jobs}.")
-    grid = points(recipes, axes)
+    if trials is None:
+        grid = points(recipes, axes)
+    else:
+        from edgeveil.trainer.ext.sweep.search import check, search
+
+        check(recipes, axes, trials)
+        grid = [Point(recipe, {}) for recipe in recipes]
     for point in grid:
         point.recipe.with_budget(budget)
-    wanted = [*_floors(grid, budget, attacks), *((point, _task(point, budget, attacks)) for point in grid)]
     try:
         (out / "points").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"The folder {out} cannot be made: {error.strerror}. Choose another folder.") from None
-    documents = {task.name: _read(path) for _, task in wanted if (path := _path(out, task)).is_file()}
-    missing = [task for _, task in wanted if task.name not in documents]
-    say(f"{counted(len(wanted), 'point')}, {len(documents)} of them done before; each is in {out / 'points'}")
-    crashed = []
-    with locked(out, "sweep"), progress("points", total=len(wanted), done=len(documents)) as advance:
+    crashed: list[str] = []
+
+    def documents(tasks: Sequence[Task], advance: Callable[[], None]) -> dict[str, dict[str, Any]]:
+        """Those of an earlier call, and those that are computed now and kept."""
+        done = {task.name: _read(path) for task in tasks if (path := _path(out, task)).is_file()}
+        missing = [task for task in tasks if task.name not in done]
         for task, document in measured(missing, out, jobs=jobs, engine=engine) if missing else ():
             if "crashed" in document:
                 crashed.append(f"{task.name}: {document['crashed']}")
             else:
-                documents[task.name] = document
+                done[task.name] = document
                 write_atomic(_path(out, task), (json.dumps(document, indent=1) + "\n").encode())
             advance()
+        return done
+
+    tried: list[dict[str, Any]] = []
+    with locked(out, "sweep"):
+        if trials is not None:
+
+            def judged(proposed: Sequence[Point]) -> list[dict[str, Any]]:
+                tasks = [_task(point, budget, attacks, searched=True) for point in proposed]
+                by_name = documents(tasks, lambda: None)
+                return [by_name.get(task.name, {"failed": "Its process died."}) for task in tasks]
+
+            grid, tried = search(recipes, axes, trials, judged, at_once=jobs)
+        wanted = [*_floors(grid, budget, attacks), *((point, _task(point, budget, attacks)) for point in grid)]
+        there = sum(_path(out, task).is_file() for _, task in wanted)
+        say(f"{counted(len(wanted), 'point')}, {there} of them done before; each is in {out / 'points'}")
+        with progress("points", total=len(wanted), done=there) as advance:
+            done = documents([task for _, task in wanted], advance)
     rows = [
         {"point": task.name, "recipe": point.recipe.name, "floor": task.floor, "settings": dict(point.settings)}
-        | {"data": point.recipe.data.source, "seed": point.recipe.seed, **documents[task.name]}
+        | {"data": point.recipe.data.source, "seed": point.recipe.seed, **done[task.name]}
         for point, task in wanted
-        if task.name in documents
+        if task.name in done
     ]
     frontier = {
         "schema": SCHEMA,
@@ -263,12 +312,13 @@ def sweep(
         "attacks": attacks,
         "compared": len(grid),
         "points": rows,
+        **({"trials": tried} if trials is not None else {}),
     }
     write_atomic(out / "frontier.json", (json.dumps(frontier, indent=1) + "\n").encode(), keep_old=True)
     if crashed:
         raise DeviceFailed(
-            f"{len(crashed)} of {len(wanted)} points did not finish ({crashed[0]}). The others are kept. Run the same "
-            "command to try these again, with a lower EDGEVEIL_JOBS if memory was short."
+            f"{len(crashed)} of {counted(len(wanted) + len(tried), 'point')} did not finish ({crashed[0]}). The others "
+            "are kept. Run the same command to try these again, with a lower EDGEVEIL_JOBS if memory was short."
         )
     return frontier
 
@@ -290,9 +340,9 @@ def _floors(grid: Sequence[Point], budget: str, attacks: Attacks) -> list[tuple[
     return list(floors.values())
 
 
-def _task(point: Point, budget: str, attacks: Attacks, *, floor: bool = False) -> Task:
-    name = f"{point.name}-{budget}-{attacks}"
-    return Task(name, point.recipe.toml(), floor, budget, attacks)
+def _task(point: Point, budget: str, attacks: Attacks, *, floor: bool = False, searched: bool = False) -> Task:
+    name = f"{point.name}-{budget}-{attacks}{'-searched' if searched else ''}"
+    return Task(name, point.recipe.toml(), floor, budget, attacks, searched)
 
 
 def _path(out: Path, task: Task) -> Path:

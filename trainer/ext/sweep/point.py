@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from edgeveil.trainer.audit.sections.retained import correlations
 from edgeveil.trainer.audit.subject import perturb_with
 from edgeveil.trainer.audit.verdict import judge, limits_of
 from edgeveil.trainer.datasets.base import Dataset, Part
+from edgeveil.trainer.datasets.slicing import fit_and_validation, sample
 from edgeveil.trainer.measures import attack_metrics, certificate
 from edgeveil.trainer.measures.certificate import over_null
 from edgeveil.trainer.networks.training import train_classifiers, train_linear
@@ -46,8 +48,13 @@ from edgeveil.trainer.train import train
 SHOWN = 10  # samples in the picture of a point
 
 
-def measure_point(recipe: Recipe, *, floor: bool, out: Path, budget: str, attacks: str) -> dict[str, Any]:
+def measure_point(
+    recipe: Recipe, *, floor: bool, out: Path, budget: str, attacks: str, searched: bool = False
+) -> dict[str, Any]:
     """The document of one point: figures, or ``failed`` and why. ``floor`` measures label-only on the recipe's data.
+
+    ``searched``: on the rows by which checkpoints were chosen; the test slice is not used. A run that misses the
+    recipe's limits there is ``pruned``, by how much, and not attacked.
 
     Trains in ``out/runs`` and shares D_y and D_z through ``out/classifiers``, one process at a time. ``attacks`` is
     ``codes``, ``quick``, ``all``, or ``auto``: ``codes`` for a perturber that sends few codes, else ``quick``.
@@ -57,7 +64,11 @@ def measure_point(recipe: Recipe, *, floor: bool, out: Path, budget: str, attack
         run = lent if floor else _trained(recipe, out, lent, budget=budget)
     except EdgeVeilError as error:
         return {"failed": str(error)}
-    dataset, two = run.sample(), lent.classifiers()
+    if searched and not run.facts["limit_met"]:
+        had = run.facts["validation"]
+        best = max(had[name] for name in ("target_accuracy", "reader_accuracy") if name in had)
+        return {"pruned": max(recipe.limits.target_accuracy - best, 0.0)}
+    dataset, two = without_test(run.dataset()) if searched else run.sample(), lent.classifiers()
     fitted = from_classifier(dataset.for_training(), two["target"]) if floor else run.perturber()
     named = tuple(getattr(recipe.perturber, "keep", ()))
     figures = measure(
@@ -72,6 +83,12 @@ def measure_point(recipe: Recipe, *, floor: bool, out: Path, budget: str, attack
     spent = round(sum(run.facts["wall_time_s"].values()), 1)
     limit_met = floor or bool(run.facts["limit_met"])
     return {**figures, "limit_met": limit_met, "training_s": spent, "versions": versions, "machine": machine}
+
+
+def without_test(dataset: Dataset) -> Dataset:
+    """The rows by which checkpoints are chosen, in the place of the test slice; all others as they are."""
+    fit, held = fit_and_validation(dataset, "perturber")
+    return sample(dataset.limited(replace(dataset.slices, perturber=fit.index, test=held.index)))
 
 
 def shared_classifiers(recipe: Recipe, out: Path, *, budget: str) -> Run:
