@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -436,6 +437,9 @@ def test_modules_are_given_as_objects_and_stay_as_they_are(tmp_path, monkeypatch
     assert run.facts["classifiers"]["target"]["validation_accuracy"] > 0.8
     assert (reads.training, reads[0].training, reads[1].training) == (True, True, False)
     assert all(bool((one == before[name]).all()) for name, one in reads.state_dict().items())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is on its way out
+        scripted = torch.jit.trace(torch.nn.Linear(6, 2), torch.zeros(1, 6))
     bad = [
         (torch.nn.Linear(6, 2).double(), "Linear: float32 was expected, and weight is float64: call"),
         (torch.nn.Linear(6, 2).half(), "and weight is float16: call"),
@@ -443,6 +447,10 @@ def test_modules_are_given_as_objects_and_stay_as_they_are(tmp_path, monkeypatch
         (torch.nn.Linear(6, 3), r"logits of 2 classes were expected"),
         (torch.nn.Sequential(torch.nn.Linear(6, 2), torch.nn.RReLU()), "Sequential"),
         (torch.nn.Linear, "got builtins.type"),
+        *[
+            (one, r"ScriptModule of torch\.jit was given.* Give the module that it was made of")
+            for one in (scripted, torch.nn.Sequential(scripted))
+        ],
     ]
     for module, says in bad:
         with pytest.raises(BadInput, match=says) as caught:
