@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, reason
+from edgeveil.models.filters import End
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.graphs import keras_file
 from edgeveil.trainer.graphs.keras_file import OURS, foreign_parts, tables
@@ -32,6 +33,9 @@ from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
 TRIED = 6  # samples by which passes are compared
 OTHERWISE = 1e-3  # of the largest value: two passes of the same kernels differ by less
+RANGES: tuple[tuple[End, End], ...] = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))  # that models usually take
+# Of colours less their mean, over their deviation, as models trained on ImageNet take them: of red, green and blue.
+IMAGENET: tuple[tuple[float, ...], tuple[float, ...]] = ((-2.1179, -2.0357, -1.8044), (2.2489, 2.4286, 2.64))
 INSTALL_TORCH = "pip install 'edgeveil[trainer,torch]'"
 
 
@@ -58,6 +62,21 @@ class Spec:
         """Seeded values for each input."""
         rng = np.random.default_rng(0)
         return [rng.random((TRIED, *shape), np.float32) for shape in self.inputs]
+
+
+def ranges(spec: InputSpec, colours: str) -> tuple[list[tuple[End, End]], list[tuple[End, End]]]:
+    """The ranges by which a model is tried: those of the data, and those that models of such samples usually take."""
+    of_data: list[tuple[End, End]] = []
+    usual = [*RANGES]
+    if spec.low is not None and spec.high is not None:
+        low, high = float(np.min(spec.low)), float(np.max(spec.high))
+        of_data.append((low, high))
+        if spec.dtype == "uint8":
+            of_data.append((low / 255, high / 255))  # a model of x / 255, and data that do not reach 255
+    if spec.kind == "image" and spec.shape[-1] == 3:
+        order = -1 if colours == "bgr" else 1
+        usual.append((IMAGENET[0][::order], IMAGENET[1][::order]))
+    return of_data, usual
 
 
 class Own:
@@ -385,7 +404,7 @@ class Trained:
     """The model of a ``[classifiers.target]``, for samples of ``spec`` and so many classes. Raises ``BadInput``."""
 
     def __init__(self, section: Given, spec: InputSpec, classes: int) -> None:
-        self.path, self.spec = Path(section.trained), spec
+        self.path, self.spec = Path(str(section.trained)), spec
         shape = tuple(spec.shape) if section.size is None else (*section.size, spec.shape[-1])
         if spec.kind != "image" and (section.size is not None or section.colours == "bgr"):
             raise BadInput(f"{self.path.name}: size and colours are of pictures, and these are {spec.plural}.")
