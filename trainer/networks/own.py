@@ -68,15 +68,20 @@ def ranges(spec: InputSpec, colours: str) -> tuple[list[tuple[End, End]], list[t
     """The ranges by which a model is tried: those of the data, and those that models of such samples usually take."""
     of_data: list[tuple[End, End]] = []
     usual = [*RANGES]
-    if spec.low is not None and spec.high is not None:
-        low, high = float(np.min(spec.low)), float(np.max(spec.high))
-        of_data.append((low, high))
-        if spec.dtype == "uint8":
-            of_data.append((low / 255, high / 255))  # a model of x / 255, and data that do not reach 255
     if spec.kind == "image" and spec.shape[-1] == 3:
         order = -1 if colours == "bgr" else 1
         usual.append((IMAGENET[0][::order], IMAGENET[1][::order]))
+    if spec.low is not None and spec.high is not None:
+        low, high = float(np.min(spec.low)), float(np.max(spec.high))
+        of_data.append((low, high))
+        if spec.dtype == "uint8":  # models are made for 0 to 255, which data may not reach
+            of_data += [(_between(*ends, low / 255), _between(*ends, high / 255)) for ends in usual]
     return of_data, usual
+
+
+def _between(low: End, high: End, share: float) -> End:
+    between = (1 - share) * np.asarray(low) + share * np.asarray(high)
+    return tuple(between.tolist()) if isinstance(low, tuple) else float(between)
 
 
 class Own:
@@ -212,7 +217,7 @@ def checked(model: Any, name: str, spec: Spec) -> Any:
         raise BadInput(f"{name}: float32 was expected, and {what} is float64: build it under set_floatx('float32').")
     _check_shapes(model, name, spec)
     if spec.classes is not None:
-        model = _without_softmax(model)
+        model = _without_softmax(model, name)
     _check_passes(model, name, spec)
     return model
 
@@ -238,13 +243,18 @@ def _fits(found: Sequence[int | None], wanted: Sequence[int]) -> bool:
     return len(found) == len(wanted) and all(one in (None, other) for one, other in zip(found, wanted, strict=True))
 
 
-def _without_softmax(model: Any) -> Any:
-    """A last layer with a softmax gives its logits from now on, and one that is a softmax goes: the same classes."""
+def _without_softmax(model: Any, name: str) -> Any:
+    """A last layer with a softmax gives its logits from now on, and one that is a softmax goes: the same classes.
+
+    Raises ``BadInput`` for one with a sigmoid.
+    """
     import keras
 
     last = model
     while isinstance(last, keras.Model):
         last = last.outputs[0]._keras_history.operation
+    if getattr(last, "activation", None) is keras.activations.sigmoid:
+        raise BadInput(f"{name} ends with a sigmoid, and logits were expected: leave it out.")
     if getattr(last, "activation", None) is keras.activations.softmax:
         last.activation = keras.activations.linear
     if isinstance(last, keras.layers.Softmax) and last is model.outputs[0]._keras_history.operation:

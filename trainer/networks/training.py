@@ -252,6 +252,9 @@ def reads_better(trained: own.Trained, given: Given, u: np.ndarray, labels: np.n
     right, count, change = max(tried, key=lambda one: one[:2])
     if right < sure:
         return ""
+    single = max((one for one in tried if one[1] == -1), key=lambda one: one[0])
+    if sure <= single[0] and right < _sure(single[0], len(labels)):  # the second change is of no sure use
+        right, count, change = single
     what = "range and order of colours look" if count == -2 else "range looks" if "low" in change else None
     return f"Its {what or 'order of colours looks'} wrong: with {change} it is right in {right:.1%}. State that."
 

@@ -116,6 +116,14 @@ BAD = {
         f"{BUILD}nn.Flatten(), nn.Linear(192, 3), nn.Softmax(1), nn.Hardtanh(0, 1))\n",
         "gives probabilities",
     ),
+    "a state": (
+        "class Mine(nn.Linear):\n    def forward(self, x):\n        self.seen.add_(1)\n"
+        "        return super().forward(x.flatten(1)) * self.seen\n\n\n"
+        "def build(spec):\n    made = Mine(192, 3)\n    made.register_buffer('seen', torch.zeros(1))\n"
+        "    return made\n",
+        "seen changes at each pass",
+    ),
+    "a sigmoid": (f"{BUILD}nn.Flatten(), nn.Linear(192, 3), nn.Sigmoid())\n", "ends with a sigmoid"),
     "float64": (f"{BUILD}nn.Flatten(), nn.Linear(192, 3)).double()\n", "and 1.weight is float64: call"),
     "random": (
         CLASS.format("return nn.functional.dropout(x).flatten(1)[:, :3]"),
@@ -262,6 +270,14 @@ def mutated(document):
     document["graph_module"]["signature"]["output_specs"].insert(0, {"buffer_mutation": mutation})
 
 
+def in_place(document):
+    graph, specs = document["graph_module"]["graph"], document["graph_module"]["signature"]["input_specs"]
+    one = json.loads(json.dumps(graph["nodes"][1]).replace("aten.relu", "aten.relu_"))
+    one["inputs"][0]["arg"] = {"as_tensor": specs[0]["parameter"]["arg"]}
+    one["outputs"][0]["as_tensor"]["name"] = "nowhere"
+    graph["nodes"].insert(0, one)
+
+
 HOSTILE = {
     "pickled weights": ("model_weights_config", pickled, "0.weight is a pickle, which can run code"),
     "too many": ("model_weights_config", far, "is no whole file of torch.export.save"),
@@ -272,6 +288,7 @@ HOSTILE = {
     "a newer schema": ("model", newer, "schema 8 of torch.export was expected"),
     "an object": ("model", custom, "relu of the layer 1 takes custom_obj"),
     "a state": ("model", mutated, r"1.mean changes at each pass.*call model.eval\(\)"),
+    "a state in place": ("model", in_place, r"0.weight changes at each pass.*call model.eval\(\)"),
 }
 
 

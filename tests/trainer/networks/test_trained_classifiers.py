@@ -182,12 +182,28 @@ def test_two_swapped_classes_of_several_are_refused(tmp_path):
             taken(tmp_path, tmp_path, model)
 
 
-def test_samples_over_255_are_tried_of_bytes_that_end_below(coloured, tmp_path):
+def test_one_change_is_named_where_two_are_hardly_better(tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.permutation(np.arange(400) % 2)
+    wrong = rng.random(400)
+    x = np.full((400, 4, 4, 3), 128, np.uint8)
+    for channel, share in ((0, 0.08), (2, 0.05)):
+        x[..., channel] = np.where(y ^ (wrong < share), 230, 25)[:, None, None]
+    np.savez(tmp_path / "small.npz", x=x, y=y, z=rng.permutation(y))
+    with pytest.raises(BadInput, match=r"range looks wrong: with low = -1 and high = 0\.8\d+ it is right in 9"):
+        taken(tmp_path, tmp_path, reader(factor=2.0, middle=0.0))
+
+
+@pytest.mark.parametrize(
+    ("factor", "middle", "says"),
+    [(0.25, 0.06, r"low = 0 and high = 0\.2\d+"), (0.4, -0.85, r"low = -1 and high = -0\.5\d+")],
+)
+def test_samples_over_255_are_tried_of_bytes_that_end_below(factor, middle, says, coloured, tmp_path):
     given = dict(np.load(coloured / "small.npz"))
     given["x"] = (given["x"] // 4).astype(np.uint8)
     np.savez(tmp_path / "small.npz", **given)
-    with pytest.raises(BadInput, match=r"with low = 0 and high = 0\.2\d+ it is right in 100"):
-        taken(tmp_path, tmp_path, reader(factor=0.25, middle=0.06))
+    with pytest.raises(BadInput, match=f"with {says} it is right in 100"):
+        taken(tmp_path, tmp_path, reader(factor=factor, middle=middle))
 
 
 def test_the_range_of_the_data_is_among_those_that_are_tried(coloured, tmp_path, monkeypatch):
