@@ -34,10 +34,6 @@ from edgeveil.trainer.train import train
 
 # Of the recipe whose data are taken: what belongs to its own perturber.
 _OF_ITS_PERTURBER = ("perturber", "certificate", "spending", "private", "head")
-_PARTS = {
-    "gives": (r"(-?\d+(?:\.\d+)?):(-?\d+(?:\.\d+)?)", "a range as 0:1"),
-    "size": (r"([1-9][0-9]*)x([1-9][0-9]*)", "a width and a height as 64x48"),
-}
 
 
 def wrap(
@@ -101,15 +97,10 @@ def wrap(
 def stated(texts: Sequence[str]) -> dict[str, Any]:
     """Keys of a recipe from what ``--set`` gives, ``size=64x48`` and ``gives=0:1`` among them. Raises ``BadInput``."""
     takes = axes.settings(texts, "--set: expected KEY=VALUE such as low=-1 or budget.classifier_epochs=3")
-    for key, value in takes.items():
+    for key in takes:
         if "." not in key and key not in (*TAKES, *Recipe.model_fields):
             known = f"{', '.join(TAKES)} or a key of the recipe such as budget.classifier_epochs"
             raise BadInput(f"--set {key}: expected {known}{nearest(key, TAKES)}.")
-        if (parts := _PARTS.get(key)) is not None:
-            pattern, example = parts
-            if (match := re.fullmatch(pattern, str(value))) is None:
-                raise BadInput(f'--set {key}: expected {example}; got "{value}".')
-            takes[key] = [float(one) for one in match.groups()] if key == "gives" else [int(match[2]), int(match[1])]
     return takes
 
 
@@ -148,7 +139,7 @@ def _recipe(
         (first, *_) = error.errors(include_url=False)
         if first["loc"]:  # of one key
             expected = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-            raise BadInput(f"--set {first['loc'][0]}: expected {expected}; got {first['input']}.") from None
+            raise BadInput(f"{first['loc'][0]}: expected {expected}; got {first['input']}.") from None
         raise BadInput(f"{model}: expected {first.get('ctx', {}).get('error', first['msg'])}.") from None
     table = {**table, **about, "perturber": section}
     made = Recipe.of_table(table, origin="wrap", folder=Path.cwd(), taken=basis.code())

@@ -136,15 +136,15 @@ def _program(files: dict[str, bytes], name: str) -> Program:
     for spec in signature["output_specs"]:
         ((kind, one),) = spec.items()
         if kind == "buffer_mutation":
-            raise BadInput(
-                f"{name}: {one['buffer_name']} changes at each pass, as of a batch norm in training: call model.eval() "
-                "before torch.export, and keep no state."
-            )
+            raise _changes(one["buffer_name"], name)
         outputs.append(one["arg"])
     if len(outputs) != 1 or "as_tensor" not in outputs[0]:
         raise BadInput(f"{name}: one tensor as the output was expected; it gives {len(outputs)}.")
     output = str(outputs[0]["as_tensor"]["name"])
     nodes = [_node(one, name) for one in graph["nodes"]]
+    for node in nodes:  # such as add_: what it changes is given to no other node, so it would go below
+        if node.op.endswith("_") and isinstance(one := node.args.get("self"), Ref) and one.name in weights:
+            raise _changes(names[one.name], name)
     needed, used_nodes = {output}, []
     for node in reversed(nodes):
         if needed.intersection(node.outputs):
@@ -155,6 +155,11 @@ def _program(files: dict[str, bytes], name: str) -> Program:
         program.shapes[one] = tuple(size.get("as_int") for size in meta["sizes"])
         program.dtypes[one] = int(meta["dtype"])
     return program
+
+
+def _changes(buffer: str, name: str) -> BadInput:
+    why = "changes at each pass, as of a batch norm in training: call model.eval() before torch.export"
+    return BadInput(f"{name}: {buffer} {why}, and keep no state.")
 
 
 def _node(one: dict[str, Any], name: str) -> Node:

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, reason
+from edgeveil.models.filters import End
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.graphs import keras_file
 from edgeveil.trainer.graphs.keras_file import OURS, foreign_parts, tables
@@ -32,6 +33,9 @@ from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
 TRIED = 6  # samples by which passes are compared
 OTHERWISE = 1e-3  # of the largest value: two passes of the same kernels differ by less
+RANGES: tuple[tuple[End, End], ...] = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))  # that models usually take
+# Of colours less their mean, over their deviation, as models trained on ImageNet take them: of red, green and blue.
+IMAGENET: tuple[tuple[float, ...], tuple[float, ...]] = ((-2.1179, -2.0357, -1.8044), (2.2489, 2.4286, 2.64))
 INSTALL_TORCH = "pip install 'edgeveil[trainer,torch]'"
 
 
@@ -58,6 +62,26 @@ class Spec:
         """Seeded values for each input."""
         rng = np.random.default_rng(0)
         return [rng.random((TRIED, *shape), np.float32) for shape in self.inputs]
+
+
+def ranges(spec: InputSpec, colours: str) -> tuple[list[tuple[End, End]], list[tuple[End, End]]]:
+    """The ranges by which a model is tried: those of the data, and those that models of such samples usually take."""
+    of_data: list[tuple[End, End]] = []
+    usual = [*RANGES]
+    if spec.kind == "image" and spec.shape[-1] == 3:
+        order = -1 if colours == "bgr" else 1
+        usual.append((IMAGENET[0][::order], IMAGENET[1][::order]))
+    if spec.low is not None and spec.high is not None:
+        low, high = float(np.min(spec.low)), float(np.max(spec.high))
+        of_data.append((low, high))
+        if spec.dtype == "uint8":  # models are made for 0 to 255, which data may not reach
+            of_data += [(_between(*ends, low / 255), _between(*ends, high / 255)) for ends in usual]
+    return of_data, usual
+
+
+def _between(low: End, high: End, share: float) -> End:
+    between = (1 - share) * np.asarray(low) + share * np.asarray(high)
+    return tuple(between.tolist()) if isinstance(low, tuple) else float(between)
 
 
 class Own:
@@ -193,7 +217,7 @@ def checked(model: Any, name: str, spec: Spec) -> Any:
         raise BadInput(f"{name}: float32 was expected, and {what} is float64: build it under set_floatx('float32').")
     _check_shapes(model, name, spec)
     if spec.classes is not None:
-        model = _without_softmax(model)
+        model = _without_softmax(model, name)
     _check_passes(model, name, spec)
     return model
 
@@ -219,13 +243,18 @@ def _fits(found: Sequence[int | None], wanted: Sequence[int]) -> bool:
     return len(found) == len(wanted) and all(one in (None, other) for one, other in zip(found, wanted, strict=True))
 
 
-def _without_softmax(model: Any) -> Any:
-    """A last layer with a softmax gives its logits from now on, and one that is a softmax goes: the same classes."""
+def _without_softmax(model: Any, name: str) -> Any:
+    """A last layer with a softmax gives its logits from now on, and one that is a softmax goes: the same classes.
+
+    Raises ``BadInput`` for one with a sigmoid.
+    """
     import keras
 
     last = model
     while isinstance(last, keras.Model):
         last = last.outputs[0]._keras_history.operation
+    if getattr(last, "activation", None) is keras.activations.sigmoid:
+        raise BadInput(f"{name} ends with a sigmoid, and logits were expected: leave it out.")
     if getattr(last, "activation", None) is keras.activations.softmax:
         last.activation = keras.activations.linear
     if isinstance(last, keras.layers.Softmax) and last is model.outputs[0]._keras_history.operation:
@@ -385,7 +414,7 @@ class Trained:
     """The model of a ``[classifiers.target]``, for samples of ``spec`` and so many classes. Raises ``BadInput``."""
 
     def __init__(self, section: Given, spec: InputSpec, classes: int) -> None:
-        self.path, self.spec = Path(section.trained), spec
+        self.path, self.spec = Path(str(section.trained)), spec
         shape = tuple(spec.shape) if section.size is None else (*section.size, spec.shape[-1])
         if spec.kind != "image" and (section.size is not None or section.colours == "bgr"):
             raise BadInput(f"{self.path.name}: size and colours are of pictures, and these are {spec.plural}.")

@@ -98,6 +98,11 @@ def of_module(module: Any, name: str, shapes: Sequence[tuple[int, ...]]) -> Any:
     Raises ``BadInput`` for what fails, has no counterpart, or differs.
     """
     torch = load_torch(name)
+    if any(isinstance(one, torch.jit.ScriptModule) for one in module.modules()):
+        raise BadInput(
+            f"{name}: a ScriptModule of torch.jit was given, which torch.export does not take. Give the module that it "
+            "was made of, with its weights: module.load_state_dict(scripted.state_dict())."
+        )
     for path, one in (*module.named_parameters(), *module.named_buffers()):
         if one.is_floating_point() and one.dtype != torch.float32:
             kind = str(one.dtype).removeprefix("torch.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -135,9 +134,6 @@ def train_classifiers(run: Run) -> None:
 
 MOST_TRIED = 2000  # samples
 EXCHANGED, CHANCE = 3, 0.001  # of classes in each other's places
-RANGES: tuple[tuple[End, End], ...] = ((0.0, 1.0), (0.0, 255.0), (-1.0, 1.0))  # that models usually take
-# Of colours less their mean, over their deviation, as models trained on ImageNet take them: of red, green and blue.
-IMAGENET = ((-2.1179, -2.0357, -1.8044), (2.2489, 2.4286, 2.64))
 
 
 def take_own(run: Run) -> None:
@@ -161,7 +157,7 @@ def take_own(run: Run) -> None:
             trained = own.Trained(given, dataset.input, len(classes))
             model = trained.classifier(given)
             accuracy, guessing = evaluate(model, u, labels)[1], commonest(labels)
-            file, label = Path(given.trained).name, NAMED[name]
+            file, label = trained.path.name, NAMED[name]
             figures = f"{file} reads {label} in {accuracy:.1%} of validation; always guessing the commonest class"
             if not beats_guessing(accuracy, guessing):
                 why = looks_wrong(trained, given, u, labels, classes, label)
@@ -242,21 +238,12 @@ def reads_better(trained: own.Trained, given: Given, u: np.ndarray, labels: np.n
         return ""
     least, most = (tuple(end) if isinstance(end, list) else end for end in (given.low, given.high))
     stated: tuple[End, End] = (least, most)
-    spec, ranges = trained.spec, {stated: None}
-    if spec.low is not None and spec.high is not None:
-        low, high = float(np.min(spec.low)), float(np.max(spec.high))
-        ranges[low, high] = None
-        if spec.dtype == "uint8":
-            ranges[low / 255, high / 255] = None  # a model of x / 255, and data that do not reach 255
-    ranges |= dict.fromkeys(RANGES)
-    orders = ["rgb"]
-    if u.shape[-1] == 3 and u.ndim == 4:
-        orders = [given.colours, *({"rgb", "bgr"} - {given.colours})]
-        ranges[IMAGENET] = None
-    tried = []
-    for ends, colours in list(itertools.product(ranges, orders))[1:]:
-        turned = ends == IMAGENET != stated and colours == "bgr"  # it has the model's order
-        used: tuple[End, End] = (IMAGENET[0][::-1], IMAGENET[1][::-1]) if turned else ends
+    other = "rgb" if given.colours == "bgr" else "bgr"
+    ways, tried = [], []
+    for colours in (given.colours, *([other] if u.shape[-1] == 3 and u.ndim == 4 else [])):
+        of_data, usual = own.ranges(trained.spec, colours)
+        ways += [(used, colours) for used in dict.fromkeys((stated, *of_data, *usual))]
+    for used, colours in ways[1:]:
         one = given.model_copy(update={"low": used[0], "high": used[1], "colours": colours})
         right = float((predict(trained.classifier(one), u).argmax(axis=1) == labels).mean())
         changed = [f"low = {shown(used[0])} and high = {shown(used[1])}"] if used != stated else []
@@ -265,6 +252,9 @@ def reads_better(trained: own.Trained, given: Given, u: np.ndarray, labels: np.n
     right, count, change = max(tried, key=lambda one: one[:2])
     if right < sure:
         return ""
+    single = max((one for one in tried if one[1] == -1), key=lambda one: one[0])
+    if sure <= single[0] and right < _sure(single[0], len(labels)):  # the second change is of no sure use
+        right, count, change = single
     what = "range and order of colours look" if count == -2 else "range looks" if "low" in change else None
     return f"Its {what or 'order of colours looks'} wrong: with {change} it is right in {right:.1%}. State that."
 

@@ -19,16 +19,16 @@ from pydantic import Field, model_validator
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
 from edgeveil.edge_runtime.manifest.detector import MAX_BUNDLE_BYTES
 from edgeveil.edge_runtime.manifest.model_lint import problems
-from edgeveil.models.filters import FUNCTIONS, OUTPUT, SAMPLE, Takes, ends, named, otsu, parse, shown
+from edgeveil.models.filters import FUNCTIONS, OUTPUT, SAMPLE, End, Takes, ends, named, otsu, parse, shown
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export.artefact import artefact_entry, network_macs
 from edgeveil.trainer.graphs import keras_file
 from edgeveil.trainer.graphs.files import read
-from edgeveil.trainer.networks.own import read_given
+from edgeveil.trainer.networks.own import ranges, read_given
 from edgeveil.trainer.perturbers.base import as_perturber
 from edgeveil.trainer.progress import say
-from edgeveil.trainer.recipe.networks import PICKLES, EndOrNone, check_channels, is_range
+from edgeveil.trainer.recipe.networks import PICKLES, EndOrNone, Pair, Size, check_channels, is_range
 from edgeveil.trainer.recipe.perturber import Perturber
 from edgeveil.trainer.runs.fitted import (
     FittedPerturber,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 FILES = ("keras", "pt2", "onnx", "tflite")
 TRIED = 64  # samples by which a range is found and two passes are compared
-RANGES = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))  # that models usually take
 MOST_OUTSIDE = 0.5  # of the values that a model gives: beyond that it gives no samples
 OTHERWISE = 1e-3  # of the range: two passes of one kernel differ by less
 LEAST_SPREAD = 0.1  # of that of samples: below it, a range is none that a model works on
@@ -71,20 +70,16 @@ class Wrapped(Perturber):
     low: EndOrNone = Field(
         default=None,
         description="What the model expects for the smallest value of a sample, or of each channel. "
-        "Left out: `low` and `high` are found among 0 to 1, -1 to 1, 0 to 255 and the data's own range.",
+        "Left out: `low` and `high` are found among 0 to 1, -1 to 1, 0 to 255, ImageNet's and the data's own range.",
     )
     high: EndOrNone = Field(default=None, description="The same for the largest value.")
-    gives: list[float] | None = Field(
-        default=None, min_length=2, max_length=2, description="Range of what it gives. Left out: `low` to `high`."
-    )
+    gives: Pair = Field(default=None, description="Range of what it gives. Left out: `low` to `high`.")
     layout: Literal["last", "first"] | None = Field(
         default=None, description="Whether it takes channels last or first. Left out: found by its shape."
     )
     colours: Literal["rgb", "bgr"] = Field(default="rgb", description="The order of colours that it takes.")
-    size: list[int] | None = Field(
+    size: Size = Field(
         default=None,
-        min_length=2,
-        max_length=2,
         description="Height and width that it takes, where samples have others: they are resized, and back.",
     )
 
@@ -107,8 +102,6 @@ class Wrapped(Perturber):
         for low, high in ((self.low, self.high), self.gives or (0.0, 1.0)):
             if low is not None and high is not None and not is_range(low, high):
                 raise ValueError("a range whose low is below its high")
-        if self.size is not None and min(self.size) < 1:
-            raise ValueError("a size of at least 1 x 1")
         return self
 
     def resolved(self, folder: Path) -> Perturber:
@@ -181,7 +174,7 @@ class Wrapped(Perturber):
             is_detected = one.spec.low is not None
         back_low, back_high = self.gives or (low, high)
         low, high, back_low, back_high = (
-            tuple(end) if isinstance(end, list) else float(end) for end in (low, high, back_low, back_high)
+            tuple(end) if isinstance(end, list | tuple) else float(end) for end in (low, high, back_low, back_high)
         )
         return replace(takes, low=low, high=high, gives_low=back_low, gives_high=back_high), is_detected
 
@@ -245,19 +238,20 @@ class _Model:
             )
         return detected
 
-    def find_range(self, takes: Takes, u: np.ndarray, gives: Sequence[float] | None) -> tuple[float, float]:
+    def find_range(self, takes: Takes, u: np.ndarray, gives: Sequence[float] | None) -> tuple[End, End]:
         """The first range within which the model gives values that differ, as samples do. Raises ``BadInput``."""
         if self.spec.low is None or self.spec.high is None:
             return 0.0, 1.0
-        own = (float(np.min(self.spec.low)), float(np.max(self.spec.high)))
-        for low, high in dict.fromkeys((*RANGES, own)):
+        of_data, usual = ranges(self.spec, takes.colours)
+        tried = dict.fromkeys((*usual, *of_data))
+        for low, high in tried:
             back = gives or (low, high)
             v = self.run(replace(takes, low=low, high=high, gives_low=back[0], gives_high=back[1]), u)
             if _outside(v) <= MOST_OUTSIDE / 10 and v.std() >= LEAST_SPREAD * u.std():
                 return low, high
-        tried = ", ".join(f"{low:g} to {high:g}" for low, high in dict.fromkeys((*RANGES, own)))
+        texts = ", ".join(f"{shown(low)} to {shown(high)}" for low, high in tried)
         raise BadInput(
-            f"{self.path}: with samples of the ranges {tried}, what it gives lies outside the same range, or hardly "
+            f"{self.path}: with samples of the ranges {texts}, what it gives lies outside the same range, or hardly "
             "varies. State what it expects as low and high, and what it gives as gives; or give a model "
             "whose output is a perturbed sample."
         )

@@ -125,30 +125,48 @@ def check_channels(name: str, section: Any, channels: int) -> None:
             )
 
 
+def _size(size: Any) -> Any:
+    if size is None:
+        return None
+    if isinstance(size, str) and (match := re.fullmatch(r"([1-9][0-9]*)x([1-9][0-9]*)", size)):
+        return [int(match[2]), int(match[1])]
+    if not isinstance(size, list | tuple) or len(size) != 2 or not all(type(one) is int and one > 0 for one in size):
+        raise ValueError('a width and a height as "64x48", or height and width as [48, 64]')
+    return list(size)
+
+
+def _pair(ends: Any) -> Any:
+    if isinstance(ends, str) and (match := re.fullmatch(r"(-?\d+(?:\.\d+)?):(-?\d+(?:\.\d+)?)", ends)):
+        return [float(match[1]), float(match[2])]
+    if ends is not None and (not isinstance(ends, list | tuple) or len(ends) != 2):
+        raise ValueError('a range as "0:1", or [0.0, 1.0]')
+    return ends if ends is None else list(ends)
+
+
+# Height and width, and two ends of a range: a list, or a text as on the command line, where width is first.
+Size = Annotated[list[int] | None, BeforeValidator(_size), Field(min_length=2, max_length=2)]
+Pair = Annotated[list[float] | None, BeforeValidator(_pair), Field(min_length=2, max_length=2)]
+
 PICKLES = ("pt", "pth", "pkl", "pickle", "joblib", "ckpt", "h5", "hdf5")
 
 
 class Given(Section):
     """A classifier that you have trained, taken as it is: samples and classes in the order of the data."""
 
-    trained: str = Field(
+    trained: str | None = Field(
+        default=None,
         min_length=1,
         description="A file of Keras, .keras, or of PyTorch's torch.export, .pt2, relative to the recipe, that gives "
-        "logits or softmax.",
+        "logits or softmax. Left out: a model is given to `edgeveil.train`.",
     )
     low: End = Field(default=0.0, description="What it expects for the smallest value of a sample, or of each channel.")
     high: End = Field(default=1.0, description="The same for the largest value.")
     colours: Literal["rgb", "bgr"] = Field(default="rgb", description="The order of colours that it takes.")
-    size: list[int] | None = Field(
-        default=None,
-        min_length=2,
-        max_length=2,
-        description="Height and width that it takes. Left out: the samples' own.",
-    )
+    size: Size = Field(default=None, description="Height and width that it takes. Left out: the samples' own.")
 
     @model_validator(mode="after")
     def _stated(self) -> Given:
-        suffix = Path(self.trained).suffix[1:].lower()
+        suffix = "keras" if self.trained is None else Path(self.trained).suffix[1:].lower()
         if suffix in PICKLES:
             raise ValueError(
                 f"a .keras or .pt2 file: a .{suffix} can run code of its writer's when it is read. Save it with "
@@ -158,8 +176,6 @@ class Given(Section):
             raise ValueError("a file of Keras, .keras, or of PyTorch, .pt2; .onnx and others are no classifiers here")
         if not is_range(self.low, self.high):
             raise ValueError("low below high")
-        if self.size is not None and min(self.size) < 1:
-            raise ValueError("a size of at least 1 x 1")
         return self
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from edgeveil.edge_runtime.errors import BundleRefused
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.manifest.capture import check_capture
 from edgeveil.edge_runtime.manifest.count import LEAST_PERIOD_S, MICRO, MOST_EACH, MOST_PERIOD_S, CountRules
 from edgeveil.trainer.recipe.networks import Architecture, Given, Section, file_of, resolved
@@ -74,14 +74,22 @@ class Classifiers(Section):
         """The same section with its paths, which are relative to the recipe's ``folder``."""
         changed: dict[str, Any] = {"architecture": resolved(self.architecture, folder)}
         for name, given in (("target", self.target), ("sensitive", self.sensitive)):
-            if given is not None:
+            if given is not None and given.trained is not None:
                 path = (folder / Path(given.trained).expanduser()).resolve()
                 changed[name] = given.model_copy(update={"trained": str(path)})
         return self.model_copy(update=changed)
 
     def files(self) -> list[Path]:
-        """The files of a user's own that it names."""
-        given = [Path(one.trained) for one in (self.target, self.sensitive) if one is not None]
+        """The files of a user's own that it names. Raises ``BadInput`` where a trained classifier has none."""
+        given = []
+        for name, one in (("target", self.target), ("sensitive", self.sensitive)):
+            if one is not None:
+                if one.trained is None:
+                    raise BadInput(
+                        f"classifiers.{name}.trained: a file .keras or .pt2 was expected; there is none. Name it, or "
+                        f"give a model, as in edgeveil.train(recipe, out, {name}=MODEL)."
+                    )
+                given.append(Path(one.trained))
         own = file_of(self.architecture)
         return given if own is None else [own, *given]
 

@@ -95,6 +95,10 @@ BAD = {
         "    return keras.Model(x, e / keras.ops.sum(e, axis=-1, keepdims=True))\n",
         r"gives probabilities, and logits were expected: end it with Dense\(3\), or a trained one before them: keras",
     ),
+    "a sigmoid of each class": (
+        f"{BUILD}    return keras.Model(x, layers.Dense(spec.classes, activation='sigmoid')(h))\n",
+        "ends with a sigmoid, and logits were expected: leave it out",
+    ),
     "channels first": (
         f"{HEAD}def build(spec):\n    x = h = keras.Input(spec.shape[::-1])\n    h = layers.Flatten()(h)\n{END}",
         "inputs of the shapes .* were expected.*Its channels are first",

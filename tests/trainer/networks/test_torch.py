@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -115,6 +116,14 @@ BAD = {
         f"{BUILD}nn.Flatten(), nn.Linear(192, 3), nn.Softmax(1), nn.Hardtanh(0, 1))\n",
         "gives probabilities",
     ),
+    "a state": (
+        "class Mine(nn.Linear):\n    def forward(self, x):\n        self.seen.add_(1)\n"
+        "        return super().forward(x.flatten(1)) * self.seen\n\n\n"
+        "def build(spec):\n    made = Mine(192, 3)\n    made.register_buffer('seen', torch.zeros(1))\n"
+        "    return made\n",
+        "seen changes at each pass",
+    ),
+    "a sigmoid": (f"{BUILD}nn.Flatten(), nn.Linear(192, 3), nn.Sigmoid())\n", "ends with a sigmoid"),
     "float64": (f"{BUILD}nn.Flatten(), nn.Linear(192, 3)).double()\n", "and 1.weight is float64: call"),
     "random": (
         CLASS.format("return nn.functional.dropout(x).flatten(1)[:, :3]"),
@@ -261,6 +270,14 @@ def mutated(document):
     document["graph_module"]["signature"]["output_specs"].insert(0, {"buffer_mutation": mutation})
 
 
+def in_place(document):
+    graph, specs = document["graph_module"]["graph"], document["graph_module"]["signature"]["input_specs"]
+    one = json.loads(json.dumps(graph["nodes"][1]).replace("aten.relu", "aten.relu_"))
+    one["inputs"][0]["arg"] = {"as_tensor": specs[0]["parameter"]["arg"]}
+    one["outputs"][0]["as_tensor"]["name"] = "nowhere"
+    graph["nodes"].insert(0, one)
+
+
 HOSTILE = {
     "pickled weights": ("model_weights_config", pickled, "0.weight is a pickle, which can run code"),
     "too many": ("model_weights_config", far, "is no whole file of torch.export.save"),
@@ -271,6 +288,7 @@ HOSTILE = {
     "a newer schema": ("model", newer, "schema 8 of torch.export was expected"),
     "an object": ("model", custom, "relu of the layer 1 takes custom_obj"),
     "a state": ("model", mutated, r"1.mean changes at each pass.*call model.eval\(\)"),
+    "a state in place": ("model", in_place, r"0.weight changes at each pass.*call model.eval\(\)"),
 }
 
 
@@ -436,6 +454,9 @@ def test_modules_are_given_as_objects_and_stay_as_they_are(tmp_path, monkeypatch
     assert run.facts["classifiers"]["target"]["validation_accuracy"] > 0.8
     assert (reads.training, reads[0].training, reads[1].training) == (True, True, False)
     assert all(bool((one == before[name]).all()) for name, one in reads.state_dict().items())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is on its way out
+        scripted = torch.jit.trace(torch.nn.Linear(6, 2), torch.zeros(1, 6))
     bad = [
         (torch.nn.Linear(6, 2).double(), "Linear: float32 was expected, and weight is float64: call"),
         (torch.nn.Linear(6, 2).half(), "and weight is float16: call"),
@@ -443,6 +464,10 @@ def test_modules_are_given_as_objects_and_stay_as_they_are(tmp_path, monkeypatch
         (torch.nn.Linear(6, 3), r"logits of 2 classes were expected"),
         (torch.nn.Sequential(torch.nn.Linear(6, 2), torch.nn.RReLU()), "Sequential"),
         (torch.nn.Linear, "got builtins.type"),
+        *[
+            (one, r"ScriptModule of torch\.jit was given.* Give the module that it was made of")
+            for one in (scripted, torch.nn.Sequential(scripted))
+        ],
     ]
     for module, says in bad:
         with pytest.raises(BadInput, match=says) as caught:

@@ -10,7 +10,7 @@ import pytest
 
 import edgeveil
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.networks import training
+from edgeveil.trainer.networks import own, training
 from edgeveil.trainer.networks.training import take_own
 from edgeveil.trainer.runs.run import Run
 from tests.support.small_runs import small_recipe
@@ -182,16 +182,32 @@ def test_two_swapped_classes_of_several_are_refused(tmp_path):
             taken(tmp_path, tmp_path, model)
 
 
-def test_samples_over_255_are_tried_of_bytes_that_end_below(coloured, tmp_path):
+def test_one_change_is_named_where_two_are_hardly_better(tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.permutation(np.arange(400) % 2)
+    wrong = rng.random(400)
+    x = np.full((400, 4, 4, 3), 128, np.uint8)
+    for channel, share in ((0, 0.08), (2, 0.05)):
+        x[..., channel] = np.where(y ^ (wrong < share), 230, 25)[:, None, None]
+    np.savez(tmp_path / "small.npz", x=x, y=y, z=rng.permutation(y))
+    with pytest.raises(BadInput, match=r"range looks wrong: with low = -1 and high = 0\.8\d+ it is right in 9"):
+        taken(tmp_path, tmp_path, reader(factor=2.0, middle=0.0))
+
+
+@pytest.mark.parametrize(
+    ("factor", "middle", "says"),
+    [(0.25, 0.06, r"low = 0 and high = 0\.2\d+"), (0.4, -0.85, r"low = -1 and high = -0\.5\d+")],
+)
+def test_samples_over_255_are_tried_of_bytes_that_end_below(factor, middle, says, coloured, tmp_path):
     given = dict(np.load(coloured / "small.npz"))
     given["x"] = (given["x"] // 4).astype(np.uint8)
     np.savez(tmp_path / "small.npz", **given)
-    with pytest.raises(BadInput, match=r"with low = 0 and high = 0\.2\d+ it is right in 100"):
-        taken(tmp_path, tmp_path, reader(factor=0.25, middle=0.06))
+    with pytest.raises(BadInput, match=f"with {says} it is right in 100"):
+        taken(tmp_path, tmp_path, reader(factor=factor, middle=middle))
 
 
 def test_the_range_of_the_data_is_among_those_that_are_tried(coloured, tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "RANGES", ())
+    monkeypatch.setattr(own, "RANGES", ())
     with pytest.raises(BadInput, match="with low = 0 and high = 255 it is right in 100"):
         taken(coloured, tmp_path, reader(factor=255.0, middle=127.5))
 
@@ -219,18 +235,41 @@ def test_a_file_with_code_in_it_is_refused_before_it_is_read(coloured, tmp_path,
 @pytest.mark.parametrize(
     ("section", "says"),
     [
+        ({"trained": ""}, r"`classifiers\.target\.trained`"),
+        (
+            {"trained": "dy.keras", "size": "4"},
+            r"`classifiers\.target\.size`: expected a width and a height as \"64x48\"",
+        ),
         ({"trained": "dy.pt"}, r"a \.pt can run code of its writer's when it is read\. .*torch\.export"),
         ({"trained": "dy.onnx"}, r"a file of Keras, \.keras, or of PyTorch, \.pt2; \.onnx and others are no"),
         ({"trained": "dy.keras", "low": 1.0}, "low below high"),
         ({"trained": "dy.keras", "low": [0.0, 2.0], "high": [1.0, 1.0]}, "low below high"),
         ({"trained": "dy.keras", "low": ["0"]}, r"`classifiers\.target\.low`.*a list of one for each channel"),
-        ({"trained": "dy.keras", "size": [0, 4]}, "a size of at least 1 x 1"),
+        ({"trained": "dy.keras", "size": [0, 4]}, 'a width and a height as "64x48", or '),
         ({"trained": "dy.keras", "colors": "bgr"}, r"`classifiers\.target\.colors` .*did you mean \"colours\""),
     ],
 )
 def test_a_section_of_a_trained_classifier(section, says):
     with pytest.raises(BadInput, match=says):
         small_recipe(None, classifiers={"architecture": "small", "target": section})
+
+
+def test_what_an_object_expects_is_stated_beside_it(coloured, tmp_path, monkeypatch):
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        small_recipe(coloured / "small.npz", kind="label-only", classifiers={"architecture": "small"}).toml()
+    )
+    monkeypatch.setattr("edgeveil.trainer.train._train", lambda run, *_, **__: run)
+    recipe = edgeveil.load_recipe(file, {"classifiers.target.high": 255.0, "classifiers.target.size": "6x5"})
+    assert recipe.classifiers.target.size == [5, 6]  # as on the command line
+    recipe = edgeveil.load_recipe(file, {"classifiers.target.high": 255.0})
+    run = edgeveil.train(recipe, tmp_path / "run", target=reader(factor=255.0, middle=127.5))
+    assert run.facts["classifiers"]["target"] == {"validation_accuracy": 1.0}
+    assert Run.open(run.folder).recipe.classifiers.target.high == 255.0
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(BadInput, match=r"classifiers.target.trained: a file .keras or .pt2 was expected.*target=MODEL"):
+        edgeveil.train(recipe, tmp_path / "other")
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_models_are_given_as_objects(coloured, tmp_path, monkeypatch):

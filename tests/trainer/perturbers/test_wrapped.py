@@ -4,6 +4,7 @@ import json
 import pickle
 import zipfile
 
+import keras
 import numpy as np
 import pytest
 
@@ -19,6 +20,7 @@ from edgeveil.trainer import datasets
 from edgeveil.trainer.export.converters.tf2onnx import Tf2Onnx
 from edgeveil.trainer.export.converters.tf_lite import TfLite
 from edgeveil.trainer.graphs import keras_file
+from edgeveil.trainer.networks.own import IMAGENET
 from edgeveil.trainer.perturbers.wrapped import Wrapped
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.sealing import seal as seal_module
@@ -28,6 +30,7 @@ from edgeveil.trainer.wrap import wrap
 from tests.support.boards import owners
 from tests.support.export_runs import prgan_run
 from tests.support.once import nightly_but
+from tests.support.small_runs import small_recipe
 
 MOST = 16.0  # of digits' values
 DRIVER = {"libedgetpu": "16.0"}
@@ -37,7 +40,6 @@ HAS = {"numpy": "1.26.4", "tflite-runtime": "2.5.0", "onnxruntime": "1.11.0", "c
 @pytest.fixture(scope="module")
 def given(tmp_path_factory):
     """A folder with models, a recipe of digits and a run whose D_y and D_z are taken: nothing is trained."""
-    import keras
     import onnx
     from onnx import TensorProto
     from onnx import helper as of
@@ -234,10 +236,31 @@ def test_a_range_is_found(given, digits):
     for model, low, high in (("signed", -1.0, 1.0), ("blur", 0.0, 1.0)):
         _, facts, text = Wrapped(kind="wrapped", model=str(given / f"{model}.keras")).open(digits)
         assert (facts["takes"]["low"], facts["takes"]["high"], "(found)" in text) == (low, high, True)
-    one = Wrapped(kind="wrapped", model=str(given / "large.keras"), size=[16, 16], low=0.0, high=1.0)
+    one = Wrapped(kind="wrapped", model=str(given / "large.keras"), size="16x16", low=0.0, high=1.0)
+    assert Wrapped(kind="wrapped", model="m.keras", size="24x16", gives="0:2.5").model_dump(
+        include={"size", "gives"}
+    ) == {"size": [16, 24], "gives": [0.0, 2.5]}
     fitted, facts, _ = one.open(digits)
     assert facts["takes"]["size"] == (16, 16)
     assert fitted.frames(digits.x[:2]).shape == (2, 8, 8, 1)
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["rgb", "bgr"])
+def test_the_range_of_imagenet_is_found_where_no_other_fits(order, tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.arange(200) % 2
+    np.savez(tmp_path / "small.npz", x=rng.integers(0, 256, (200, 8, 8, 3)).astype(np.uint8), y=y, z=rng.permutation(y))
+    data = datasets.load(small_recipe(tmp_path / "small.npz", kind="label-only")).for_training()
+    low, high = (np.array(end[::order]) for end in IMAGENET)
+    layers, sample = keras.layers, keras.Input((8, 8, 3))
+    inside = layers.Rescaling((2 / (high - low)).tolist(), (-2 * low / (high - low)).tolist())(sample)
+    pooled = layers.AveragePooling2D(3, 1, padding="same")(keras.ops.abs(inside - 1))
+    gives = layers.Rescaling((high - low).tolist(), low.tolist())(pooled)
+    keras.Model(sample, gives).save(tmp_path / "m.keras")
+    stated = Wrapped(kind="wrapped", model=str(tmp_path / "m.keras"), colours="rgb" if order == 1 else "bgr")
+    _, facts, text = stated.open(data)
+    assert (facts["takes"]["low"], facts["takes"]["high"]) == (tuple(low), tuple(high))
+    assert f"takes low=[{low[0]:g}, " in text
 
 
 def test_colours_axes_and_size_come_back():
@@ -267,17 +290,20 @@ def test_colours_axes_and_size_come_back():
         (["m.txt"], "or blur:sigma=6, mosaic:8, silhouette"),
         (["blur:much"], "expected blur:sigma=6, or another number"),
         (["blur:sigma=1", "--set", "low=0", "--set", "high=1"], "expected no low, high"),
-        (["blur:sigma=1", "--set", "size=8"], '--set size: expected a width and a height as 64x48; got "8"'),
-        (["blur:sigma=1", "--set", "gives=1"], '--set gives: expected a range as 0:1; got "1"'),
+        (
+            ["blur.keras", "--set", "size=8"],
+            'size: expected a width and a height as "64x48", or height and width as [48, 64]; got 8',
+        ),
+        (["blur.keras", "--set", "gives=1"], 'gives: expected a range as "0:1", or [0.0, 1.0]; got 1'),
         (["blur:sigma=1", "--set", "colour=bgr"], 'such as budget.classifier_epochs (did you mean "colours"?)'),
         (
             ["blur:sigma=1", "--set", "low"],
             '--set: expected KEY=VALUE such as low=-1 or budget.classifier_epochs=3; got "low"',
         ),
-        (["blur.keras", "--set", "low=dark"], "--set low: expected a finite number, or a list of one for each channel"),
+        (["blur.keras", "--set", "low=dark"], "low: expected a finite number, or a list of one for each channel"),
         (["blur.keras", "--set", "low=[0, 0]", "--set", "high=1"], "blur.keras: low was expected to be a number, or a"),
         (["blur.keras", "--set", "budget.epoch=3"], '`budget.epoch` is not a key of a recipe (did you mean "epochs"?)'),
-        (["blur.keras", "--set", "layout=middle"], "--set layout: "),
+        (["blur.keras", "--set", "layout=middle"], "layout: expected "),
         (["blur.keras", "--set", "low=1"], "expected low and high, or neither"),
         (
             ["first.onnx", "--set", "low=0", "--set", "high=1", "--for", "coral-usb"],
