@@ -143,7 +143,8 @@ def _named(command: Sequence[str], environment: Dict[str, str]) -> List[str]:
 
 def _out_of_reach(program: str) -> str:
     """Why a program that is there could not be started: the links by which it is found, and a cure."""
-    links, path = [], program
+    links: List[str] = []
+    path = program
     while os.path.islink(path) and len(links) < 40:
         path = os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path)))
         links.append(path)
