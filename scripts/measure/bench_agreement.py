@@ -15,11 +15,11 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
 
+from edgeveil.devices.compare import ratio
 from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.trainer.cli import bench_command
 from edgeveil.trainer.export.converters.converter import CONVERTERS
@@ -131,13 +131,12 @@ def of_bundle(bench: Bench, folder: Path, turns: int, seconds: float) -> dict[st
 
 
 def compared(ours: list[list[float]], theirs: list[list[float]]) -> dict[str, Any]:
-    """The turns' medians of each percentile, and the median quotient of the p50s."""
-    quotient = median(one[0] / other[0] for one, other in zip(ours, theirs, strict=True))
-    medians = {
-        "bench_ms": np.median(ours, axis=0).round(3).tolist(),
-        "own_ms": np.median(theirs, axis=0).round(3).tolist(),
-    }
-    return {**medians, "quotient": round(quotient, 3), "turns": {"bench": ours, "own": theirs}}
+    """The turns' medians of each percentile, and the median quotient of the p50s with its 95 % interval."""
+    first = [[one[0] for one in side] for side in (ours, theirs)]
+    quotient, low, high = (round(one, 3) for one in ratio(*first, np.random.default_rng(0)))
+    bench_ms, own_ms = (np.median(side, axis=0).round(3).tolist() for side in (ours, theirs))
+    facts = {"bench_ms": bench_ms, "own_ms": own_ms, "quotient": quotient, "interval": [low, high]}
+    return {**facts, "turns": {"bench": ours, "own": theirs}}
 
 
 def of_files(bench: Bench, folder: Path, turns: int, seconds: float) -> list[dict[str, Any]]:
@@ -167,8 +166,8 @@ def of_files(bench: Bench, folder: Path, turns: int, seconds: float) -> list[dic
 def main() -> int:
     """Measure and record."""
     script = record.Script(__file__, __doc__, "--turns 1 --seconds 1 --anyway", out=OUT, timing=True)
-    script.add_argument("--turns", type=int, default=5)
-    script.add_argument("--seconds", type=float, default=3.0)
+    script.add_argument("--turns", type=int, default=15)
+    script.add_argument("--seconds", type=float, default=1.0)
     options = script.parse_args()
     watch = record.watch(options)
     with tempfile.TemporaryDirectory() as name:
@@ -177,7 +176,15 @@ def main() -> int:
         rows = [of_bundle(bench, folder, options.turns, options.seconds)]
         rows += of_files(bench, folder, options.turns, options.seconds)
     for row in rows:
-        print(row["network"], row["artefact"], row["backend"], row["bench_ms"], row["own_ms"], row["quotient"])
+        print(
+            row["network"],
+            row["artefact"],
+            row["backend"],
+            row["bench_ms"],
+            row["own_ms"],
+            row["quotient"],
+            row["interval"],
+        )
     judged = record.verdict(watch.use())
     facts = {"turns": options.turns, "seconds_a_turn": options.seconds, **judged, "rows": rows, **record.here()}
     record.write(options.out, script.made_by(options), facts)
