@@ -174,7 +174,7 @@ MOST_PIXELS = 2**26  # of a picture that is decoded; OpenCV looks at its header 
 MOST_FITTED = 2**24  # of one of any size that a bundle's `fit` brings to its own
 
 
-# onnxruntime's wheels write an identifier of this machine into the user's cache when they are loaded, and would send it.
+# onnxruntime's wheels write an identifier of this machine into the user's cache as they are loaded, and may send it.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 

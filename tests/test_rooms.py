@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        97_819,
+        97_868,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -55,9 +55,10 @@ BUDGETS = {
         "145 take a module of PyTorch as an object, a range of each channel, and name classes in each other's places; "
         "85 layers of an int8 file that stay float32; 60 int8 by NNCF for Intel's PCs; 20 wheels of Kafka, NATS, "
         "serial lines and OAK cameras; "
-        "30 a resumed run that was given objects.",
+        "30 a resumed run that was given objects; 45 sentences of trials, restarts and locks, receivers that are not "
+        "connected, and onnxruntime's telemetry off.",
     ),
-    "spine lines": Budget(88_104, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(88_153, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         491,
         400,
@@ -71,19 +72,19 @@ BUDGETS = {
     "modules under 40 lines": Budget(3, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
     "scripts lines": Budget(
-        9_483,
+        9_937,
         7_000,
         "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters; PyTorch next to "
         "Keras, and other boosting next to ours, in one run each; 50 the wait for a quiet machine and the marked parts "
-        "of pages, which only scripts use.",
+        "of pages, which only scripts use; 450 ten minutes under faults, another camera, and bench next to own loops.",
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        86_047,
+        86_171,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
-        "of what a flash promises, of receivers and of sensors; 50 of a newcomer's mistakes with own networks.",
+        "of what a flash promises, of receivers and of sensors; 50 of a newcomer's mistakes with own networks; 120 of a field engineer's second hour.",
     ),
 }
 
