@@ -236,7 +236,7 @@ def read_status(board: SiteBoard, say: Say) -> tuple[str, str]:
     return (NOT_WELL, f"{ill}; {text}{failed}") if ill else (DONE, text + failed)
 
 
-FIGURES = ("frames_out", "dropped", "tick_s", "fresh_age_s", "temperature_c", "throttled")
+FIGURES = ("frames_out", "dropped", "tick_s", "fresh_age_s", "temperature_c", "throttled", "receivers_away")
 
 
 def service_figures(service: Any) -> dict[str, float]:
@@ -253,7 +253,9 @@ def figures_text(figures: Mapping[str, float]) -> str:
         ("dropped", "{:,.0f} dropped"),
         ("temperature_c", "{:.0f} \N{DEGREE SIGN}C"),
     )
-    return "".join(f", {form.format(figures[name])}" for name, form in shown if name in figures)
+    text = "".join(f", {form.format(figures[name])}" for name, form in shown if name in figures)
+    away = figures.get("receivers_away")
+    return text + (f", receivers not connected: {away:.0f}" if away else "")
 
 
 def status_rows(site: Site) -> list[dict[str, Any]]:

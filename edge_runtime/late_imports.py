@@ -174,6 +174,10 @@ MOST_PIXELS = 2**26  # of a picture that is decoded; OpenCV looks at its header 
 MOST_FITTED = 2**24  # of one of any size that a bundle's `fit` brings to its own
 
 
+# onnxruntime's wheels write an identifier of this machine into the user's cache as they are loaded, and may send it.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+
 def one_thread() -> None:
     """Let numpy compute on one thread in this process, which has not loaded it; variables that are set are kept."""
     for name, value in ONE_THREAD.items():

@@ -53,7 +53,8 @@ IMPORT_S = 60  # the most that one may take to load, from a slow card
 # Each is imported in a process of its own: what a library does to it there is a fact of that library, not of the probe.
 # ``_PROBE NAME`` prints its version and the accelerators that it can use, as words of --device.
 _PROBE = """
-import ctypes, importlib, importlib.util, json, sys
+import ctypes, importlib, importlib.util, json, os, sys
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # else its wheels write an identifier of the board into the user's cache
 name, sys.path[:0] = sys.argv[1], sys.argv[2:]
 found = []
 if name == "libedgetpu":

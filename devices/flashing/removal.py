@@ -34,7 +34,10 @@ WHY = (
 )
 ERASE_S = 600  # gigabytes on a slow card
 _BOOT = ("/boot", "/boot/firmware")
-_FOLDERS = ("trust", "runtime", "releases", "current", "site", "site-[0-9a-f]+", UNFINISHED, INCOMING, settings.FOLDER)
+_FOLDERS = (
+    *("trust", "runtime", "releases", "current", "previous", "site", "site-[0-9a-f]+"),
+    *(UNFINISHED, INCOMING, settings.FOLDER),
+)
 _FILES = (
     *(STATE_FILE, COPY_FILE, SEEN_FILE, SEEN_COPY, OFFERED_FILE, UPDATE_LOCK, LOCK_FILE),
     *(settings.KEY_FILE, settings.PUBLIC_FILE, aims.FILE),

@@ -375,7 +375,9 @@ def _service_text(service: Optional[Dict[str, Any]]) -> str:
     if service is None:
         return "none"
     units = ", ".join("{} {}".format(name, state) for name, state in sorted(service["units"].items()))
-    return units if service["ready"] is None else "{}; ready: {}".format(units, service["ready"])
+    away = service["figures"].get("receivers_away")
+    note = "; receivers not connected: {:.0f} (edgeveil board logs)".format(away) if away else ""
+    return units + ("" if service["ready"] is None else "; ready: {}".format(service["ready"])) + note
 
 
 def _settings_lines(settings: Dict[str, Any]) -> Iterator[str]:

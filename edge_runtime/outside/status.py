@@ -140,7 +140,8 @@ def service_state(root: str) -> Optional[Dict[str, Any]]:
     ``units`` maps each unit to its state, ``ready`` is "ok" or what /readyz or nothing answered, None where the pages
     are off or the settings cannot be read; ``well``: all units are active, and nothing else than "ok" was answered.
     ``figures`` are some of /metrics: frames out and dropped, seconds of a tick and since the last new set, the highest
-    temperature in degrees Celsius and whether the processor is throttled now; one that is not there is left out.
+    temperature in degrees Celsius, whether the processor is throttled now, and receivers that are not connected; one
+    that is not there is left out.
     """
     service = paths.service_of(root)
     parts = ["{}{}.service".format(service, part) for part in ("", "-inside", "-camera")]
@@ -197,6 +198,7 @@ _FIGURES: Dict[str, Tuple[str, Callable[[List[float]], float]]] = {
     "fresh_age_seconds": ("fresh_age_s", max),
     "board_temperature_celsius": ("temperature_c", max),
     'board_throttled{since="now"}': ("throttled", max),
+    "sink_connected": ("receivers_away", lambda values: values.count(0.0)),
 }
 _SAMPLE = re.compile(r"edgeveil_([a-z_]+)(\{[^}]*\})? ([-+.0-9e]+)", re.ASCII)
 

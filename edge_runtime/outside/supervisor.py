@@ -102,6 +102,11 @@ class InsideFailed(EdgeVeilError):
         self.exit_code = exit_code
 
 
+def ended(how: str, message: str) -> str:
+    """How the inside ended, and the reason that it gave, if any."""
+    return "the inside ended {}{}.".format(how, ": " + message.rstrip(".") if message else "")
+
+
 class Supervisor(InsideLink):
     """Runs the ``processes`` of a table. The last one is the inside; the others send frames to it.
 
@@ -323,15 +328,16 @@ class Supervisor(InsideLink):
             self._last_restarts.popleft()
         if len(self._last_restarts) >= self._restarts:
             raise DeviceFailed(
-                "the inside ended {} times in an hour, the last time {}. {} Check the camera and its cable, then "
-                "restart the service.".format(len(self._last_restarts) + 1, how, message)
+                "{} That was {} times in an hour. Check the camera and its cable, then restart the service.".format(
+                    ended(how, message), len(self._last_restarts) + 1
+                )
             )
         self._last_restarts.append(now)
         self._owner.counters.add("inside-restarts")
         if ran_s > STEADY_S:
             self._backoff.reset()
         self._again_s = now + self._backoff.next_s()
-        self._owner.say("inside-ended", message="the inside ended {}. {} It is restarted.".format(how, message))
+        self._owner.say("inside-ended", message=ended(how, message) + " It is restarted.")
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(OSError):

@@ -74,6 +74,8 @@ def run(
             )
         except subprocess.SubprocessError:
             raise DeviceFailed("it could not be confined ({})".format(_last(error))) from None
+        except (FileNotFoundError, PermissionError):
+            raise DeviceFailed(_out_of_reach(command[0])) from None
         code: object = None
         try:
             code = process.wait(limit_s)
@@ -137,6 +139,20 @@ def _named(command: Sequence[str], environment: Dict[str, str]) -> List[str]:
     words += [word.partition(":")[2] for word in command if ":/" in word]
     paths = [os.path.realpath(word) for word in words if word and os.path.exists(word)]
     return sorted({path if os.path.isdir(path) else os.path.dirname(path) for path in paths})
+
+
+def _out_of_reach(program: str) -> str:
+    """Why a program that is there could not be started: the links by which it is found, and a cure."""
+    links: List[str] = []
+    path = program
+    while os.path.islink(path) and len(links) < 40:
+        path = os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path)))
+        links.append(path)
+    hops = ", a link by way of {}".format(", ".join(links[:-1] or links)) if links else ""
+    return (
+        "a trial cannot start {}{}: temporary files and closed folders of others are out of its reach. Link it to a "
+        "program elsewhere, or install one".format(program, hops)
+    )
 
 
 def _confined(

@@ -32,7 +32,14 @@ def held(folder: str, what: str, *, name: str = LOCK_FILE, wait_s: float = WAIT_
     """
     path = os.path.join(folder, name)
     with writing(path):
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except PermissionError:
+            raise DeviceFailed(
+                "{} is another user's, root's on most boards: nothing was done. Run this as that user (sudo).".format(
+                    folder
+                )
+            ) from None
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise DeviceFailed("{} is no regular file: nothing was done. Remove it.".format(path))

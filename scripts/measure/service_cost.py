@@ -1,18 +1,23 @@
 """What the service costs next to a bare loop: milliseconds of processor a frame, of all processes together.
 
 640 x 480 MJPEG at 30 frames a second, by ``area`` to 180 x 180, an int8 network near the size of paper 001's, and a
-message a frame to an MQTT broker on this machine. The bare loop is what one would write in an afternoon: OpenCV (one
-thread), LiteRT, paho, one process that sees the camera and the network. Service and bare loop take turns, and the ratio
-is the median over the turns; other work changes processor time little. The service's time is divided by the frames that
-left, so that one that was dropped makes the others dearer. Latency is from a tick to the receiver, a process ahead of
-all others; a process that does nothing but wake says what the machine's other work adds. Records
+message a frame to an MQTT broker on this machine; and 1280 x 720, whose middle becomes 32 x 32. The bare loop is what
+one would write in an afternoon: OpenCV (one thread), LiteRT, paho, one process that sees the camera and the network.
+Service and bare loop take turns, and the ratio is the median over the turns; other work changes processor time little.
+The service's time is divided by the frames that left, so that one that was dropped makes the others dearer. Latency is
+from a tick to the receiver, a process ahead of all others; a process that does nothing but wake says what the machine's
+other work adds. Records
 docs/results/bench/service-cost.json.
+
+``--faults SECONDS`` runs the gray network camera for so long instead, quiet at both ends and with each of ``FAULTS`` in
+between, and records docs/results/bench/field-run.json: what every frame and record became, cost, latency and memory.
 """
 
 import contextlib
 import json
 import multiprocessing
 import os
+import re
 import signal
 import statistics
 import struct
@@ -20,8 +25,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,29 +40,80 @@ from tests.support import bundles
 from tests.support.network_receivers import free_port
 
 RESULT = Path("docs/results/bench/service-cost.json")
+FAULTS_RESULT = RESULT.with_name("field-run.json")
 MOST_RATIO, MOST_P99_MS = 1.3, 50.0
-FPS, FRAME, SIDE, PICTURES, WARM_S = 30, (480, 640, 3), 180, 60, 6.0
+FPS, PICTURES, WARM_S = 30, 60, 6.0
+
+
+class Case(NamedTuple):
+    """What a camera gives, how it becomes the network's input, and the size of that network."""
+
+    channels: int
+    frame: tuple[int, int, int] = (480, 640, 3)
+    side: int = 180
+    fit: str | None = None
+    size: tuple[int, int, int] = (104, 4, 3)  # width, halvings, blocks
+
+
+CASES = {"1": Case(1), "3": Case(3), "720p": Case(3, (720, 1280, 3), 32, "crop", (32, 2, 2))}
 HEAD = struct.Struct(">24xqq")  # in a record of the network format: its tick and that tick's time
 CAMERA = """
 import socket, sys, threading, time
-data = open(sys.argv[1], "rb").read()
-parts = [b"--b\\r\\nContent-Type: image/jpeg\\r\\nContent-Length: %d\\r\\n\\r\\n" % len(one) + one + b"\\r\\n"
-         for one in (b"\\xff\\xd8" + one for one in data.split(b"\\xff\\xd8")[1:])]
+def part(one):
+    return b"--b\\r\\nContent-Type: image/jpeg\\r\\nContent-Length: %d\\r\\n\\r\\n" % len(one) + one + b"\\r\\n"
+def pictures(file):
+    return [b"\\xff\\xd8" + one for one in open(file, "rb").read().split(b"\\xff\\xd8")[1:]]
+whole, small = pictures(sys.argv[1]), pictures(sys.argv[3])
+parts = {"": [part(one) for one in whole], "unreadable": [part(one[:2000]) for one in whole]}
+parts["shape"] = [part(one) for one in small]
+mode = ""
 listener = socket.create_server(("127.0.0.1", int(sys.argv[2])))
 def serve(one):
     one.recv(65536)
     one.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Type: multipart/x-mixed-replace; boundary=b\\r\\n\\r\\n")
     due, k = time.monotonic(), 0
     try:
-        while True:
-            one.sendall(parts[k % len(parts)])
+        while mode != "unplugged":
+            if mode != "still":
+                now = parts[mode]
+                one.sendall(now[k % len(now)])
             due, k = max(due + 1 / 30, time.monotonic() - 0.1), k + 1
             time.sleep(max(0.0, due - time.monotonic()))
     except OSError:
-        one.close()
-while True:
-    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+        pass
+    one.close()
+def accept():
+    while True:
+        one = listener.accept()[0]
+        if mode == "unplugged":
+            one.close()
+        else:
+            threading.Thread(target=serve, args=(one,), daemon=True).start()
+threading.Thread(target=accept, daemon=True).start()
+for line in sys.stdin:
+    mode = line.strip()
 """
+CLOCK = """
+import signal, sys, time
+real, jumps, now = time.time, iter((3600.0, -90000.0, 0.0)), [0.0]
+time.time = lambda: real() + now[0]
+signal.signal(signal.SIGUSR1, lambda *_: now.__setitem__(0, next(jumps)))
+from edgeveil.edge_runtime.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+# A fault, and the seconds that it lasts. Those of 0 s leave the service to mend them.
+FAULTS = {
+    **{"unplugged": 8.0, "still": 8.0, "unreadable": 5.0, "shape": 5.0},  # the camera
+    **{"hangs": 15.0, "away": 25.0, "disk": 30.0},  # the broker; it is away while the spool's disk is full
+    **{"clock": 5.0, "clock-back": 5.0, "clock-right": 5.0},
+    **{"pause": 2.0, "stop": 35.0, "kill": 0.0, "kill-fetch": 0.0, "reload": 0.0},  # the processes
+}
+COUNTED = re.compile(
+    r"^edgeveil_(sink_\w+|ticks\w*_total|inside_restarts_total|faults_total)"
+    r'(?:\{(?:sink|kind)="([^":]*)[^}]*\})? (\S+)$',
+    re.MULTILINE,
+)
+QUIET_PARTS, DISK_BYTES, LEFT_BYTES = 6, 64 * 2**20, 2**20
 WAKE = """
 import json, sys, time
 late, due = [], time.monotonic()
@@ -71,7 +128,7 @@ import os, sys
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 import cv2, json, numpy as np, paho.mqtt.client as mqtt, struct, time
 from ai_edge_litert.interpreter import Interpreter
-url, model, port, seconds, warm, channels = sys.argv[1:]
+url, model, port, seconds, warm, channels, side, cut = sys.argv[1:]
 cv2.setNumThreads(1)
 net = Interpreter(model_path=model, num_threads=1)
 net.allocate_tensors()
@@ -89,7 +146,9 @@ while True:
         camera = cv2.VideoCapture(url)
         continue
     picture = cv2.cvtColor(picture, cv2.COLOR_BGR2GRAY if channels == "1" else cv2.COLOR_BGR2RGB)
-    small = cv2.resize(picture, (180, 180), interpolation=cv2.INTER_AREA)
+    edge = (picture.shape[1] - picture.shape[0]) // 2 if cut else 0
+    picture = picture[:, edge : picture.shape[1] - edge]
+    small = cv2.resize(picture, (int(side), int(side)), interpolation=cv2.INTER_AREA)
     net.set_tensor(into["index"], (small.reshape(into["shape"]) ^ 128).view(np.int8))
     net.invoke()
     head = struct.pack(">24xqq", count, time.time_ns())
@@ -107,27 +166,29 @@ print(json.dumps({"ms": (time.process_time() - cpu) / count * 1e3, "fps": count 
 """
 
 
-def pictures() -> list[bytes]:
+def pictures(shape: tuple[int, int, int], count: int = PICTURES) -> list[bytes]:
     """JPEGs of a moving scene with a sensor's noise."""
     import cv2
 
     rng, made = np.random.default_rng(0), []
-    room = cv2.resize(rng.integers(0, 256, (12, 16, 3)).astype(np.uint8), FRAME[1::-1], interpolation=cv2.INTER_CUBIC)
-    for k in range(PICTURES):
+    room = cv2.resize(rng.integers(0, 256, (12, 16, 3)).astype(np.uint8), shape[1::-1], interpolation=cv2.INTER_CUBIC)
+    for k in range(count):
         picture = np.roll(room, 4 * k, axis=1)
-        cv2.circle(picture, (320 + int(200 * np.sin(k / 10)), 240), 60, (30, 60, 200), -1)
-        noisy = np.clip(picture + rng.normal(0, 3, FRAME), 0, 255).astype(np.uint8)
+        cv2.circle(picture, (shape[1] // 2 + int(200 * np.sin(k / 10)), shape[0] // 2), 60, (30, 60, 200), -1)
+        noisy = np.clip(picture + rng.normal(0, 3, shape), 0, 255).astype(np.uint8)
         made.append(cv2.imencode(".jpg", noisy, [cv2.IMWRITE_JPEG_QUALITY, 85])[1].tobytes())
     return made
 
 
-def bundle(folder: Path, channels: int) -> Path:
+def bundle(folder: Path, case: Case) -> bundles.Made:
     """A signed bundle of an untrained network behind a colour camera, and ``model.tflite`` next to it."""
     from edgeveil.models.generators import conv_generator
 
-    shape = (SIDE, SIDE, channels)
+    shape = (case.side, case.side, case.channels)
     spec = {"name": "x", "kind": "image", "shape": list(shape), "dtype": "uint8", "low": 0.0, "high": 255.0}
-    made, data = capture_loop.untrained(conv_generator(shape, width=104, halvings=4, blocks=3), spec, "int8")
+    width, halvings, blocks = case.size
+    network = conv_generator(shape, width=width, halvings=halvings, blocks=blocks)
+    made, data = capture_loop.untrained(network, spec, "int8")
     (folder / "model.tflite").write_bytes(data)
     golden = np.random.default_rng(2).integers(0, 256, (2, *shape)).astype(np.uint8)
     out = [capture_loop.perturber(made, data).perturb(RawFrame(one, 0)).data for one in golden]
@@ -146,11 +207,12 @@ def bundle(folder: Path, channels: int) -> Path:
     frames = {artefact: {"frame": f"golden/{artefact}.frame.npy"}}
     manifest["golden"] = {"input": "golden/input.npy", "draws": {}, "outputs": frames}
     manifest["capture"] = {
-        "frame": {"shape": list(FRAME), "dtype": "uint8", "unit_mm": None},
+        "frame": {"shape": list(case.frame if case.fit is None else shape), "dtype": "uint8", "unit_mm": None},
         **{"access_points": None, "measure": "value", "low": None, "high": None, "crop": None, "resize": "area"},
         **{"slots": 1, "tick_hz": float(FPS), "on_fault": "previous", "degraded_after_s": 60},
+        **({} if case.fit is None else {"fit": case.fit}),
     }
-    return bundles.make_bundle(folder, example=(manifest, members)).path
+    return bundles.make_bundle(folder, example=(manifest, members))
 
 
 def cpu_s(pid: int) -> float:
@@ -158,8 +220,13 @@ def cpu_s(pid: int) -> float:
     return machine.cpu_s(pid) or 0.0
 
 
+def processes(pid: int) -> dict[str, int]:
+    """The service's processes by name, where ``pid`` is its outside's."""
+    return {"outside": pid, **dict(zip(("inside", "fetch"), reversed(children(pid)), strict=False))}
+
+
 def receive(port: int, late: Any) -> None:
-    """Put tick and lateness (s) of each record into a queue, ahead of all others where it may be."""
+    """Put tick, lateness (s), id and size of each record into a queue, ahead of all others where it may be."""
     import paho.mqtt.client as mqtt
 
     with contextlib.suppress(PermissionError):
@@ -168,10 +235,11 @@ def receive(port: int, late: Any) -> None:
 
     def come(_client: Any, _userdata: Any, message: Any) -> None:
         tick, tick_ns = HEAD.unpack_from(message.payload)
-        late.put((tick, time.time() - tick_ns / 1e9))
+        late.put((tick, time.time() - tick_ns / 1e9, message.payload[8:24], len(message.payload)))
 
     client.on_message = come
     client.on_connect = lambda *_: client.subscribe([("site/frame", 0), ("bare/frame", 0)])
+    client.reconnect_delay_set(1, 1)
     client.connect("127.0.0.1", port)
     client.loop_forever()
 
@@ -190,7 +258,7 @@ def service(words: list[str], seconds: float, packages: str | None, late: Any) -
         time.sleep(WARM_S)
         while not late.empty():
             late.get()
-        pids = {"outside": process.pid, **dict(zip(("inside", "fetch"), reversed(children(process.pid)), strict=False))}
+        pids = processes(process.pid)
         before, began = {name: cpu_s(pid) for name, pid in pids.items()}, time.monotonic()
         wake = subprocess.run([sys.executable, "-c", WAKE, str(seconds)], capture_output=True, text=True, check=True)
         took, passed = {name: cpu_s(pid) - before[name] for name, pid in pids.items()}, time.monotonic() - began
@@ -217,41 +285,213 @@ def service(words: list[str], seconds: float, packages: str | None, late: Any) -
 def lateness_ms(late: Any, after: int = 0) -> dict[str, float]:
     """Of the records that came, but the first ones. A tick's time is rounded to a tick: the quickest counts as 0."""
     time.sleep(0.5)
+    return percentiles_ms(taken(late)[after:])
+
+
+def taken(late: Any) -> list[Any]:
+    """What the receiver has put into its queue."""
     seen = []
     while not late.empty():
-        seen.append(late.get()[1] * 1e3)
-    came = np.array(seen[after:])
+        seen.append(late.get())
+    return seen
+
+
+def percentiles_ms(records: list[Any]) -> dict[str, float]:
+    """Of the lateness of records, next to the quickest."""
+    came = np.array([one[1] * 1e3 for one in records])
     return {f"p{p}": round(float(np.percentile(came - came.min(), p)), 2) for p in (50, 90, 99)}
 
 
-def row(folder: Path, channels: int, source: str, port: int, options: Any, late: Any, packages: str | None) -> Any:
+def bare_loop(source: str, place: Path, port: int, seconds: float, case: Case) -> list[Any]:
+    """The words for ``bare``."""
+    words = [source, place / "model.tflite", port, seconds, WARM_S]
+    return [*words, case.channels, case.side, case.fit or ""]
+
+
+def bare(words: list[Any], late: Any) -> dict[str, Any]:
+    """Run the bare loop; its processor time a frame and its latency."""
+    done = subprocess.run([sys.executable, "-c", BARE, *map(str, words)], capture_output=True, text=True, check=True)
+    return {**json.loads(done.stdout), "late_ms": lateness_ms(late, int(FPS * WARM_S))}
+
+
+def row(folder: Path, name: str, source: str, port: int, options: Any, late: Any, packages: str | None) -> Any:
     """Service and bare loop in turns, on one bundle and source."""
-    place = folder / f"{channels}"
+    place, case = folder / name, CASES[name]
     if not place.exists():
         place.mkdir()
-        bundle(place, channels)
+        bundle(place, case)
     words = [str(place / "test.veil"), "--trust", str(place / "trust"), "--as-root", "--health", "off", "--json"]
     words += ["--source", source if source.startswith("http") else "video:" + source, "--log", "memory"]
     words += [] if source.startswith("http") else ["--realtime", "--repeat"]
     words += ["--sink", f"mqtt://127.0.0.1:{port}/site/frame?discovery=off"]
-    bare_words = [source, place / "model.tflite", port, options.seconds, WARM_S, channels]
+    bare_words = bare_loop(source, place, port, options.seconds, case)
     turns = []
     for _ in range(options.turns):
         ours = service(words, options.seconds, packages, late)
-        done = subprocess.run(
-            [sys.executable, "-c", BARE, *map(str, bare_words)], capture_output=True, text=True, check=True
-        )
-        bare = {**json.loads(done.stdout), "late_ms": lateness_ms(late, int(FPS * WARM_S))}
-        turns.append({"service": ours, "bare": bare})
+        turns.append({"service": ours, "bare": bare(bare_words, late)})
         print(json.dumps(turns[-1]), flush=True)
     ratios = [turn["service"]["ms"] / turn["bare"]["ms"] for turn in turns]
     return {
-        "input": "gray" if channels == 1 else "colour",
+        "input": "gray" if case.channels == 1 else "colour",
+        "camera": "{1} x {0}".format(*case.frame),
+        "network": f"{case.side} x {case.side}",
         "source": "network camera" if source.startswith("http") else "film",
         **{f"{side}_ms": round(statistics.median(turn[side]["ms"] for turn in turns), 2) for side in turns[0]},
         "ratio": round(statistics.median(ratios), 3),
         "p99_ms": {side: statistics.median(turn[side]["late_ms"]["p99"] for turn in turns) for side in turns[0]},
         "turns": turns,
+    }
+
+
+class Faults:
+    """A service, and what surrounds it: its camera and broker, the disk of its spool."""
+
+    def __init__(self, process: Any, helpers: list[Any], start_broker: Any, disk: Path) -> None:
+        self.process, self.helpers, self.start_broker, self.disk = process, helpers, start_broker, disk
+
+    def camera_is(self, mode: str) -> None:
+        self.helpers[0].stdin.write(mode + "\n")
+        self.helpers[0].stdin.flush()
+
+    def begin(self, fault: str) -> None:
+        """Let it happen."""
+        if fault in ("unplugged", "still", "unreadable", "shape"):
+            self.camera_is(fault)
+        elif fault == "disk":
+            with contextlib.suppress(OSError):  # full before that, where records wait there
+                (self.disk / "other").write_bytes(bytes(DISK_BYTES - LEFT_BYTES))
+        elif fault == "hangs":
+            self.helpers[1].send_signal(signal.SIGSTOP)
+        elif fault.startswith("clock"):
+            self.process.send_signal(signal.SIGUSR1)
+        elif fault == "reload":
+            self.process.send_signal(signal.SIGHUP)
+        elif fault != "away":
+            how = signal.SIGKILL if fault.startswith("kill") else signal.SIGSTOP
+            os.kill(processes(self.process.pid)["fetch" if fault == "kill-fetch" else "inside"], how)
+        if fault in ("away", "disk"):
+            self.helpers[1].kill()
+            self.helpers[1].wait()
+
+    def end(self, fault: str) -> None:
+        """What was away comes back. The service itself ends an inside that stands still for long."""
+        self.camera_is("")
+        if fault == "disk":
+            (self.disk / "other").unlink()
+        if fault in ("away", "disk"):
+            self.helpers[1] = self.start_broker()
+        elif fault == "hangs":
+            self.helpers[1].send_signal(signal.SIGCONT)
+        elif fault == "pause":
+            os.kill(processes(self.process.pid)["inside"], signal.SIGCONT)
+
+
+def memory_of(pids: dict[str, int]) -> dict[str, int]:
+    """Resident bytes of each process."""
+    return {name: rss_bytes(pid) for name, pid in pids.items()}
+
+
+def quiet(process: Any, seconds: float, late: Any) -> tuple[dict[str, Any], list[Any]]:
+    """So long without a fault: processor time a record that came, latency, memory at both ends; and those records."""
+    early, pids = taken(late), processes(process.pid)
+    before, memory = {name: cpu_s(pid) for name, pid in pids.items()}, [memory_of(pids)]
+    wake = subprocess.run([sys.executable, "-c", WAKE, str(seconds)], capture_output=True, text=True, check=True)
+    took = {name: cpu_s(pid) - before[name] for name, pid in pids.items()}
+    memory.append(memory_of(pids))
+    records = taken(late)
+    found = {
+        "ms": round(sum(took.values()) / len(records) * 1e3, 2),
+        "parts_ms": {name: round(one / len(records) * 1e3, 2) for name, one in took.items()},
+        "rss_bytes": memory,
+        "late_ms": percentiles_ms(records),
+        "wake_p99_ms": round(json.loads(wake.stdout), 2),
+        "records": len(records),
+    }
+    return found, [*early, *records]
+
+
+def under_faults(
+    folder: Path, url: str, port: int, helpers: list[Any], start_broker: Any, options: Any, late: Any
+) -> dict[str, Any]:
+    """The service for ``options.faults`` seconds: a sixth of it quiet, each fault and a rest, a sixth quiet.
+
+    The bare loop runs before and after it.
+    """
+    place = folder / "1"
+    place.mkdir()
+    bundle(place, CASES["1"])
+    calm = options.faults / QUIET_PARTS
+    bare_words = bare_loop(url, place, port, calm / 3, CASES["1"])
+    loops, pages = [bare(bare_words, late)], free_port()
+    disk = folder / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", str(disk)], check=True)
+    words = ["run", str(place / "test.veil"), "--trust", str(place / "trust"), "--as-root", "--json"]
+    words += ["--source", url, "--health", f"127.0.0.1:{pages}", "--log", "json"]
+    words += ["--sink", f"mqtt://127.0.0.1:{port}/site/frame?discovery=off&spool={disk}/spool"]
+    rest = (options.faults - 2 * calm - sum(FAULTS.values())) / len(FAULTS)
+    when: list[dict[str, Any]] = []
+    with (folder / "log").open("w+") as log:
+        process = subprocess.Popen([sys.executable, "-c", CLOCK, *words], stdout=subprocess.PIPE, stderr=log, text=True)
+        around = Faults(process, helpers, start_broker, disk)
+        began = time.monotonic()
+        try:
+            late.get(timeout=60)
+            time.sleep(WARM_S)
+            first, records = quiet(process, calm - WARM_S, late)
+            for fault, lasts_s in FAULTS.items():
+                when.append({"fault": fault, "at_s": round(time.monotonic() - began, 1), "lasts_s": lasts_s})
+                around.begin(fault)
+                time.sleep(lasts_s)
+                around.end(fault)
+                time.sleep(max(rest, 0.0))
+                when[-1]["rss_bytes"] = memory_of(processes(process.pid))
+                records += taken(late)
+                print(when[-1], len(records), flush=True)
+            last, more = quiet(process, calm, late)
+            with urllib.request.urlopen(f"http://127.0.0.1:{pages}/metrics") as answer:
+                metrics = answer.read().decode()
+            process.send_signal(signal.SIGTERM)
+            out = process.communicate(timeout=30)[0]
+            time.sleep(1)
+            records += more + taken(late)
+        finally:
+            process.kill()
+            subprocess.run(["umount", "-l", str(disk)], check=True)
+        log.seek(0)
+        events = [json.loads(line) for line in log if line.startswith('{"')]
+    print(*(json.dumps(one) for one in events), sep="\n", file=sys.stderr)
+    loops.append(bare(bare_words, late))
+    document = json.loads(out)
+    (sink,) = document["sinks"].values()
+    # Records have numbers from 0, so that the last one's is how many the sink was given.
+    put = max(int.from_bytes(one[2][8:], "big") for one in records) + 1
+    names = [event["event"] + (":" + event["kind"] if "kind" in event else "") for event in events]
+    return {
+        "run_s": round(document["seconds"], 1),
+        "exit_code": process.returncode,
+        "faults": when,  # memory: at the end of the rest after each
+        "frames": {"in": document["frames_in"], "out": document["frames_out"], "dropped": document["dropped"]},
+        "sink": {"put": put, **sink},
+        "unaccounted": {
+            "frames": document["frames_in"] - document["frames_out"] - sum(document["dropped"].values()),
+            "records": put - sum(sink.values()),
+        },
+        # The first one was taken to see that records come.
+        "received": {
+            "records": len(records) + 1,
+            "twice": len(records) - len({one[2] for one in records}),
+            "sizes": sorted({one[3] for one in records}),
+            "streams": len({one[2][:8] for one in records}),
+        },
+        "counted": {
+            (kind if name == "faults_total" else name): int(float(count))
+            for name, kind, count in COUNTED.findall(metrics)
+        },
+        "events": {name: names.count(name) for name in sorted(set(names))},
+        "quiet": {"first": first, "last": last},
+        "bare": loops,
+        "ratio": round((first["ms"] + last["ms"]) / sum(one["ms"] for one in loops), 3),
     }
 
 
@@ -263,33 +503,45 @@ def main() -> int:
     script.add_argument("--turns", type=int, default=3)
     script.add_argument("--seconds", type=float, default=15.0)
     script.add_argument("--commit", default=None, help="measure the runtime of that commit instead of this one's")
-    script.add_argument("--rows", nargs="+", default=["1-http", "3-http", "1-film", "3-film"])
+    script.add_argument("--rows", nargs="+", default=["1-http", "3-http", "1-film", "3-film", "720p-http"])
+    script.add_argument("--faults", type=float, default=None, metavar="SECONDS", help="one run under faults, so long")
     options = script.parse_args()
-    watch, rows = record.watch(options), []
+    watch, rows, faults = record.watch(options), [], {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         packages = str(edge_speed.packages(options.commit, folder / "old")) if options.commit else None
-        made = pictures()
-        (folder / "pictures").write_bytes(b"".join(made))
-        film = cv2.VideoWriter(str(folder / "film.avi"), cv2.VideoWriter_fourcc(*"MJPG"), FPS, FRAME[1::-1])
-        for one in made:
+        made = {name: pictures(case.frame) for name, case in CASES.items() if name != "3"}
+        for name, some in {**made, "small": pictures((240, 320, 3))}.items():
+            (folder / f"{name}.pictures").write_bytes(b"".join(some))
+        size = CASES["1"].frame[1::-1]
+        film = cv2.VideoWriter(str(folder / "film.avi"), cv2.VideoWriter_fourcc(*"MJPG"), FPS, size)
+        for one in made["1"]:
             film.write(cv2.imdecode(np.frombuffer(one, np.uint8), cv2.IMREAD_COLOR))
         film.release()
-        port, broker = free_port(), free_port()
+        broker = free_port()
         (folder / "mosquitto.conf").write_text(f"listener {broker} 127.0.0.1\nallow_anonymous true\n")
-        helpers = [
-            subprocess.Popen([sys.executable, "-c", CAMERA, str(folder / "pictures"), str(port)]),
-            subprocess.Popen(["mosquitto", "-c", str(folder / "mosquitto.conf")], stderr=subprocess.DEVNULL),
-        ]
+
+        def start_broker() -> Any:
+            return subprocess.Popen(["mosquitto", "-c", str(folder / "mosquitto.conf")], stderr=subprocess.DEVNULL)
+
+        def start_camera(name: str) -> tuple[Any, str]:
+            port, files = free_port(), [str(folder / f"{one}.pictures") for one in (name, "small")]
+            words = [sys.executable, "-c", CAMERA, files[0], str(port), files[1]]
+            return subprocess.Popen(words, stdin=subprocess.PIPE, text=True), f"http://127.0.0.1:{port}/"
+
+        (camera, url), (large, large_url) = start_camera("1"), start_camera("720p")
+        helpers = [camera, start_broker(), large]
         time.sleep(1)
         late: Any = multiprocessing.Queue()
         receiver = multiprocessing.Process(target=receive, args=(broker, late), daemon=True)
         receiver.start()
-        sources = {"http": f"http://127.0.0.1:{port}/", "film": str(folder / "film.avi")}
+        sources = {"1-http": url, "3-http": url, "720p-http": large_url}
         try:
-            for case in options.rows:
-                channels, _, source = case.partition("-")
-                rows.append(row(folder, int(channels), sources[source], broker, options, late, packages))
+            if options.faults:
+                faults = under_faults(folder, url, broker, helpers, start_broker, options, late)
+            for case in () if options.faults else options.rows:
+                source = sources.get(case, str(folder / "film.avi"))
+                rows.append(row(folder, case.partition("-")[0], source, broker, options, late, packages))
                 print({key: value for key, value in rows[-1].items() if key != "turns"}, flush=True)
         finally:
             receiver.kill()
@@ -297,6 +549,12 @@ def main() -> int:
                 helper.kill()
     # Processor time of both sides: other work makes the times of ticks worse, and the ratio hardly.
     judged = record.verdict(watch.use())
+    if options.faults:
+        what = "the service from a network camera to a broker, each fault in turn; UNTRAINED"
+        out = FAULTS_RESULT if options.out == RESULT else options.out
+        record.write(out, script.made_by(options), {"what": what, **judged, **faults, **record.here()})
+        print(judged["verdict"], *judged["reasons"])
+        return 3 if any(faults["unaccounted"].values()) or faults["ratio"] > MOST_RATIO else 0
     document = {
         "what": "the service next to a bare loop of OpenCV, LiteRT and paho, processor time a frame; UNTRAINED",
         "seconds_a_turn": options.seconds,

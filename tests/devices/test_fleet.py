@@ -217,7 +217,7 @@ class Asked:
 
 def test_rows_of_a_page_have_what_fleet_status_asks(tmp_path, monkeypatch):
     service = {"units": {"edgeveil.service": "active"}, "ready": "ok"}
-    figures = {"frames_out": 1200, "dropped": 7, "temperature_c": 51.5, "else": 1, "tick_s": "odd"}
+    figures = {"frames_out": 1200, "dropped": 7, "temperature_c": 51.5, "receivers_away": 1, "else": 1, "tick_s": "odd"}
     documents = {
         "b0": {"service": {**service, "figures": figures}},
         "b1": {"service": {**service, "ready": "nothing new for 9 s"}},  # of an earlier runtime, and not well
@@ -231,10 +231,11 @@ def test_rows_of_a_page_have_what_fleet_status_asks(tmp_path, monkeypatch):
     assert (first["board"], first["state"], first["said"], first["release"]) == ("b0", "done", "", "ab" * 32)
     assert {name: first.get(name) for name in fleet.FIGURES} == {
         **dict.fromkeys(fleet.FIGURES),
-        **{"frames_out": 1200.0, "dropped": 7.0, "temperature_c": 51.5},
+        **{"frames_out": 1200.0, "dropped": 7.0, "temperature_c": 51.5, "receivers_away": 1.0},
     }
     assert abs(first["at"] - time.time()) < 60
     assert (second["state"], second["said"]) == ("not well", "/readyz: nothing new for 9 s")
     assert (third["state"], third["said"], "at" in third) == ("failed", "no route", False)
     text = fleet.read_status(site.boards[0], print)[1]
-    assert text == "runs faces abababababab, floor 3, 1,200 frames sent, 7 dropped, 52 \N{DEGREE SIGN}C"
+    said = "1,200 frames sent, 7 dropped, 52 \N{DEGREE SIGN}C, receivers not connected: 1"
+    assert text == "runs faces abababababab, floor 3, " + said

@@ -1,10 +1,10 @@
-"""soak for five seconds with the faults of twenty, and what half an hour of it recorded."""
+"""soak for five seconds with the faults of twenty; what half an hour of it and service_cost --faults recorded."""
 
 import json
 
 import pytest
 
-from scripts.measure import soak
+from scripts.measure import service_cost, soak
 from tests.support import bundles
 from tests.support.checkout import ROOT
 
@@ -29,3 +29,18 @@ def test_the_recorded_soak_accounts_for_every_frame():
     assert document["unaccounted"] == 0
     assert document["frames_in"] == document["frames_out"] + sum(document["dropped"].values())
     assert len(document["record_sizes"]) == 1
+
+
+def test_the_recorded_ten_minutes_under_faults_account_for_every_frame_and_record():
+    document = json.loads((ROOT / "docs/results/bench/field-run.json").read_text())
+    frames, sink = document["frames"], document["sink"]
+    assert document["run_s"] >= 600
+    assert [one["fault"] for one in document["faults"]] == list(service_cost.FAULTS)
+    assert frames["in"] == frames["out"] + sum(frames["dropped"].values())
+    assert sink["put"] == sink["delivered"] + sink["lost"] + sink["waiting"]
+    assert document["counted"]["sink_dropped_total"] == document["counted"]["sink_full"] == sink["lost"] > 0
+    received = {"records": sink["delivered"], "twice": 0, "sizes": [32448], "streams": 1}
+    assert document["received"] == received
+    assert document["ratio"] <= service_cost.MOST_RATIO
+    started, ended = document["quiet"]["last"]["rss_bytes"]
+    assert ended["outside"] - started["outside"] < 2**20

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from edgeveil.edge_runtime import late_imports  # noqa: F401 - before onnxruntime: it turns its telemetry off
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.graphs.macs import Graph, Op, Tensor
 

@@ -66,7 +66,8 @@ def owner(tmp_path_factory):
     programs.need("machine-id")  # of a ledger
     folder = tmp_path_factory.mktemp("owner")
     owners.trust(folder)
-    return folder, owners.bundle(folder, "1.veil", example=counted_example(), version=1).path
+    made = [owners.bundle(folder, f"{n}.veil", example=counted_example(), version=n).path for n in (1, 2)]
+    return folder, *made
 
 
 @pytest.fixture(scope="module")
@@ -100,12 +101,14 @@ def test_a_board_is_what_it_was_before_its_flash(board, owner, edgeveil):
         "--sink",
         "tcp://127.0.0.1:9?spool=/var/lib/edgeveil/q",
     ]
-    code, _, said = edgeveil("flash", owner[1], *where, "--source", "npz:/opt/camera.npz")
-    assert code == 0, said
+    for bundle in owner[1:]:  # the second leaves a link to the first
+        code, _, said = edgeveil("flash", bundle, *where, "--source", "npz:/opt/camera.npz")
+        assert code == 0, said
     written = board.changes()
-    assert {"/etc/systemd/system/multi-user.target.wants/edgeveil.service", "/etc/passwd", "/opt/edgeveil"} <= set(
-        written
-    )
+    assert {
+        *("/etc/systemd/system/multi-user.target.wants/edgeveil.service", "/etc/passwd"),
+        *("/opt/edgeveil", "/opt/edgeveil/previous"),
+    } <= set(written)
     run = "run --config /etc/edgeveil/edge.json --sink npz:/var/lib/edgeveil/parts.npz --health off"
     done = board.run(f"python3 /opt/edgeveil/runtime/current/edgeveil-edge.pyz {run}")
     assert done.returncode == 3, done.stderr  # its budget is spent

@@ -115,6 +115,8 @@ edgeveil_board_temperature_celsius{zone="gpu"} 49
 edgeveil_board_throttled{since="now"} 1
 edgeveil_board_throttled{since="boot"} 0
 edgeveil_audit_attack 0.6
+edgeveil_sink_connected{sink="mqtt://a/b"} 0
+edgeveil_sink_connected{sink="tcp://c:1"} 1
 edgeveil_bad one
 not a sample
 """
@@ -139,6 +141,7 @@ def test_some_figures_of_the_metrics_are_in_the_state_of_a_service(monkeypatch, 
     finally:
         made.close()
     figures = {"frames_out": 1200, "dropped": 7, "tick_s": 0.5, "fresh_age_s": 0.25, "temperature_c": 51.5}
+    figures["receivers_away"] = 1
     assert found["figures"] == dict(figures, throttled=1)
     assert found["well"]
     again = status.service_state(status.paths.ROOT)  # nothing answers now

@@ -99,6 +99,24 @@ def test_the_releases_are_read_only_even_where_the_modes_say_otherwise(root):
 
 
 @needs_root
+@pytest.mark.parametrize(("through", "mode"), [("/tmp", 0o755), ("/run", 0o700)])  # noqa: S108 - hidden, and closed
+def test_a_python_that_is_a_link_through_what_a_trial_cannot_reach_is_named(root, through, mode):
+    """It sees no temporary files of others and enters no closed folder, and a link may lead on from there."""
+    with tempfile.TemporaryDirectory(dir="/run") as mine, tempfile.TemporaryDirectory(dir=through) as hidden:
+        first, second = Path(mine, "python"), Path(hidden, "python")
+        Path(mine).chmod(0o755)
+        Path(hidden).chmod(mode)
+        first.symlink_to(second)
+        second.symlink_to(os.path.realpath(sys.executable))
+        with pytest.raises(DeviceFailed) as caught:
+            confinement.run([str(first), "-c", ""], root=str(root), limit_s=20)
+    assert str(caught.value) == (
+        f"a trial cannot start {first}, a link by way of {second}: temporary files and closed folders of others are "
+        "out of its reach. Link it to a program elsewhere, or install one"
+    )
+
+
+@needs_root
 def test_it_starts_whatever_the_umask(root):
     before = os.umask(0o077)
     try:

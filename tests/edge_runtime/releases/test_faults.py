@@ -159,6 +159,21 @@ def test_the_lock_is_roots_alone_even_where_an_older_one_was_not(tmp_path):
         assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o600
 
 
+def test_a_user_who_may_not_change_the_releases_is_sent_to_the_one_who_may(tmp_path, monkeypatch):
+    """Not to another place."""
+
+    def refused(*_):
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(root_lock.os, "open", refused)
+        with pytest.raises(DeviceFailed) as caught, root_lock.held(str(tmp_path), "runtime"):
+            pass
+    assert str(caught.value) == (
+        f"{tmp_path} is another user's, root's on most boards: nothing was done. Run this as that user (sudo)."
+    )
+
+
 def test_the_higher_floor_of_the_two_places_holds(board):
     for name in ("state.json", "state-copy.json"):
         kept = (board / name).read_bytes()

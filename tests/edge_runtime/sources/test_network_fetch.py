@@ -12,12 +12,15 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime import camera_address, config
+from edgeveil.edge_runtime.api import Perturber, RawFrame
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.outside import process_table
+from edgeveil.edge_runtime.pipeline.resize import area
 from edgeveil.edge_runtime.sandbox import fetcher
 from edgeveil.edge_runtime.sources import feeding
 from edgeveil.edge_runtime.sources.http import HttpSource
+from scripts.measure import service_cost
 from tests.support import tiny_models
 from tests.support.broker_services import arguments, finish, start
 
@@ -28,8 +31,12 @@ def made_settings(source):
     return config.merged({"bundle": "b", "trust": "t", "sink": ["npz:x"]}, {"source": source})
 
 
+def encoded(picture):
+    return cv2.imencode(".jpg", picture)[1].tobytes()
+
+
 class Camera(http.server.BaseHTTPRequestHandler):
-    """JPEG after JPEG of noise; breaks off after ``server.length`` of them."""
+    """JPEG after JPEG of noise, or ``server.picture``; breaks off after ``server.length`` of them."""
 
     def do_GET(self):
         self.server.asked.append(self.headers.get("Authorization"))
@@ -42,7 +49,7 @@ class Camera(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         rng = np.random.default_rng(len(self.server.asked))
         for _ in range(self.server.length):
-            data = cv2.imencode(".jpg", rng.integers(0, 256, tiny_models.SHAPE).astype(np.uint8))[1].tobytes()
+            data = self.server.picture or encoded(rng.integers(0, 256, tiny_models.SHAPE).astype(np.uint8))
             self.wfile.write(b"--b\r\nContent-Length: %d\r\n\r\n" % len(data) + data + b"\r\n")
             time.sleep(0.02)
 
@@ -53,7 +60,7 @@ class Camera(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def camera():
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Camera)
-    server.daemon_threads, server.asked, server.length = True, [], 20
+    server.daemon_threads, server.asked, server.length, server.picture = True, [], 20, None
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server
     server.shutdown()
@@ -85,6 +92,28 @@ def test_three_processes_and_no_password_anywhere(tiny, tmp_path, camera):
     assert all(event["raw_on_network"] for event in opened)
     assert {event["name"] for event in opened} == {f"http://127.0.0.1:{camera.server_address[1]}/..."}
     assert "secret" not in str(events)
+
+
+def test_a_camera_of_1280_x_720_feeds_a_bundle_of_32_x_32_through_all_three_processes(tmp_path, camera):
+    """Each frame that leaves is what the bundle makes of the middle of the picture, scaled as it signs."""
+    made = service_cost.bundle(tmp_path, service_cost.CASES["720p"])
+    (data,) = service_cost.pictures((720, 1280, 3), 1)
+    camera.picture, source = data, f"http://127.0.0.1:{camera.server_address[1]}/"
+    (tmp_path / "credentials").write_text("who:secret\n")
+    given = {"frames": 30, "source-credentials": tmp_path / "credentials"}
+    code, document, events = finish(start(arguments(made, source, f"npz:{tmp_path}/out.npz", **given), tmp_path))
+    assert code == 0, events
+    assert document["frames_in"] == 30 == document["frames_out"] + sum(document["dropped"].values())
+    picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)[:, 280:1000, ::-1]
+    small = np.rint(area((720, 720), (32, 32), np.dtype(np.uint8))(np.ascontiguousarray(picture)))
+    with Perturber.open(str(made.path), trust=str(made.trust)) as opened:
+        expected = opened.perturb(RawFrame(small.astype(np.uint8), 0)).data
+    frames = np.load(tmp_path / "out.npz")["x"]
+    assert len(frames) > 3
+    assert all(
+        np.array_equal(frame, expected) for frame in frames[1:]
+    )  # the first tick may be before the first picture
+    assert len(np.unique(expected)) > 50  # neither is a blank
 
 
 @pytest.mark.parametrize("source", ["http://192.0.2.1/x", "rtsp://who:topsecret@camera.example/"])
