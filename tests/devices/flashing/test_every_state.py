@@ -225,6 +225,7 @@ def test_a_trial_that_fails(edgeveil, flash, owner, new, used, number):
     check(edgeveil, flash, owner, board, number, None if number == 1 else sha_of(owner, 1))
 
 
+@pytest.mark.nightly  # by day its plan: plans/a-release-that-failed-three-times.toml
 def test_a_release_that_failed_three_times_is_flashed_on_request_and_the_dry_run_says_so(flash, owner, new):
     board = new()
     for _ in range(3):

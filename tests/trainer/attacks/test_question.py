@@ -201,6 +201,7 @@ def told_folds(module, name, monkeypatch):
     return told
 
 
+@pytest.mark.nightly  # by day folds of answers, above
 def test_every_permutation_test_of_an_attack_knows_the_folds(monkeypatch):
     dataset = made(700)
     asked = question_of(dataset, released(dataset, 0.9, everywhere=True), BUDGETS["quick"], NONE, seed=0)
