@@ -156,6 +156,7 @@ def test_no_golden_input_is_a_reading(exported, run):
     assert not real & {reading.tobytes() for reading in numbers_of(exported.folder)["input"]}
 
 
+@pytest.mark.nightly  # by day cli/test_card_command.py
 def test_label_only_ships_through_the_same_door(tmp_path):
     run = label_only_run(tmp_path / "run")
     folder = export(run.folder, ["coral-dev-board", "jetson-nano"], tmp_path / "out")

@@ -184,6 +184,7 @@ def test_a_run_without_a_head_has_none_to_emit(run, tmp_path):
         export(folder, ["workstation"], tmp_path / "export", emit="both")
 
 
+@pytest.mark.nightly  # by day a run without a head: test_private_train.py
 def test_a_run_that_is_resumed_keeps_its_head(run, tmp_path, monkeypatch):
     folder = tmp_path / "run"
     shutil.copytree(run.folder, folder)
