@@ -139,6 +139,7 @@ def test_constants_are_at_chance():
     assert found.curve.rising is False
 
 
+@pytest.mark.nightly  # by day a label beside it: audit/test_other_attributes.py
 def test_an_output_beside_the_frame_is_attacked_too():
     x, y, z = rows()
     leaky = problem(np.full_like(x, 7), y, z, budget=replace(BUDGETS["quick"], every_family=True, epochs=8, trees=30))

@@ -234,6 +234,7 @@ def test_a_promise_that_is_proved_wrong_ends_with_3(exported, edgeveil, monkeypa
     assert "0.1 is promised: the claim does not hold" in err
 
 
+@pytest.mark.nightly  # by day of a head, above
 def test_without_a_head_the_network_that_decides_y_is_attacked(exported, edgeveil):
     export(exported / "run", ["workstation"], exported / "plain")
     code, out, _ = edgeveil("audit", "training", exported / "plain", "--json")
