@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.errors import BundleRefused
 from tests.hostile_bundles import audits, manifests, museum, promises, series, signatures, zips
