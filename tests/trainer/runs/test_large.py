@@ -108,6 +108,7 @@ def test_what_cannot_stream_is_refused_by_name_and_size(tmp_path, on_disk, monke
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.nightly  # by day an audit, above
 def test_a_codebook_learns_from_a_stated_sample(tmp_path, on_disk, monkeypatch, capsys):
     from edgeveil.trainer.perturbers.codebook import fit
 

@@ -153,6 +153,7 @@ def test_a_codebook_that_sends_whole_pictures_has_no_head_of_them():
         fitted(recipe)
 
 
+@pytest.mark.nightly  # by day that a seed promises nothing: test_estimators.py
 def test_a_head_of_a_seed_promises_nothing_and_is_not_exported(run, tmp_path):
     assert run.facts["head"]["promise"] is None
     with pytest.raises(BadInput, match=r"head\.random_state"):
@@ -160,6 +161,7 @@ def test_a_head_of_a_seed_promises_nothing_and_is_not_exported(run, tmp_path):
     assert not (tmp_path / "export").exists()
 
 
+@pytest.mark.nightly  # by day that a head ships: test_private_bundle.py
 def test_without_private_the_head_ships_and_nothing_is_promised_of_it(run, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(run.folder, folder)
