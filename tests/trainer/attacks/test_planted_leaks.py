@@ -77,7 +77,7 @@ def parts_of(found: Scored, problem: Problem) -> tuple[Part, ...]:
         pytest.param("parity of two", "parities of bits", 0.9, 2, marks=pytest.mark.nightly),
         pytest.param("parity of three", "parities of bits", 0.9, 2, marks=pytest.mark.nightly),
         pytest.param("few people", "logistic regression", 0.015, 1, marks=pytest.mark.nightly),
-        ("wrong label", "wrong labels", 0.06, 1),
+        pytest.param("wrong label", "wrong labels", 0.06, 1, marks=pytest.mark.nightly),
     ],
 )
 def test_a_planted_leak_is_found_by_its_family_and_its_absence_by_none(leak, family, bits, larger):

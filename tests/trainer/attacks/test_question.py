@@ -82,6 +82,7 @@ def slow_ran(dataset, left, budget="quick"):
     return reasons[0] if reasons else None
 
 
+@pytest.mark.nightly  # by day one that is not left out, below
 def test_a_slow_attack_is_left_out_once_another_reads_nearly_all_of_z():
     dataset = made(8000)
     all_of_it = released(dataset, 1.0, everywhere=True)
