@@ -83,8 +83,8 @@ BUDGETS = {
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
-        "of what a flash promises, of receivers and of sensors; 50 of a newcomer's mistakes with own networks; 120 the marks of what "
-        "waits for the night, each with the test that holds it by day.",
+        "of what a flash promises, of receivers and of sensors; 50 of a newcomer's mistakes with own networks; 120 "
+        "the marks of what waits for the night, each with the test that holds it by day.",
     ),
 }
 
