@@ -21,6 +21,7 @@ from tests.support import machine_identifier, once, programs, seeds
 
 ASKED: set[Path] = set()
 LEFT_OUT = pytest.StashKey[int]()
+LONG = ("tests/scripts/test_demo.py", "tests/test_packaging.py", "tests/test_docs.py", "tests/walk/")
 seeds.move()
 # To build the tree of commands takes fifty times as long as to read a line by it, and it is the same each time.
 typer.main.get_command = functools.cache(typer.main.get_command)
@@ -80,7 +81,10 @@ def pytest_collection_modifyitems(config, items):
         items[:] = kept
         config.sorted_by_night = tuple({item.nodeid for item in of} for of in (kept, left))
         config.stash[LEFT_OUT] = 0 if nightly else len(left)
-    # A file that computes between files that wait, so that two workers seldom do the same; the last are short ones.
+    # Long files begin early, the first that which makes the demo, for which others wait. Then one that computes between
+    # those that wait, so that two workers seldom do the same; the last are short ones.
+    for name in reversed(LONG):
+        items.sort(key=lambda item: not item.nodeid.startswith(name))
     first = ("tests/scripts/", "tests/walk/", "tests/trainer/")
     computes = {item.path: item.nodeid.startswith(first) for item in items}
     kinds = [(end, [path for path in computes if computes[path] is kind]) for end, kind in ((0.9, True), (1.0, False))]

@@ -7,6 +7,8 @@ import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
+
 from edgeveil.trainer.report.card_page import environment
 from tests.support.checkout import ROOT, docs_tool
 
@@ -107,6 +109,7 @@ def test_the_site_is_built_strictly_can_be_searched_and_loads_nothing_from_elsew
     assert sorted(one for one in loaded if re.match(r"""["']?(https?:)?//""", one)) == []
 
 
+@pytest.mark.nightly  # by day that the site is built strictly, above
 def test_a_site_with_a_broken_link_is_not_built(tmp_path):
     done = site(tmp_path, plant="\n[x](how-to/no-page.md)\n")
     assert done.returncode != 0

@@ -4,7 +4,6 @@ import re
 import shlex
 from pathlib import Path
 
-import pytest
 import tomllib
 
 from tests.walk.examples import edgeveil
@@ -55,15 +54,15 @@ def unknown(line: str) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_file_of_the_repository_that_is_named_exists(page):
-    assert [name for name in _FILE.findall(prose(page)) if not (ROOT / name).exists()] == []
+def test_every_file_of_the_repository_that_is_named_exists():
+    named = [(name_of(page), name) for page in PAGES for name in _FILE.findall(prose(page))]
+    assert [one for one in named if not (ROOT / one[1]).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_test_that_is_named_is_there(page):
-    named = {(path.removeprefix("tests/"), test) for path, test in _TEST.findall(prose(page))}
-    assert [one for one in named if f"\ndef {one[1]}(" not in (ROOT / "tests" / one[0]).read_text()] == []
+def test_every_test_that_is_named_is_there():
+    found = {(name_of(page), *one) for page in PAGES for one in _TEST.findall(prose(page))}
+    named = [(page, path.removeprefix("tests/"), test) for page, path, test in found]
+    assert [one for one in named if f"\ndef {one[2]}(" not in (ROOT / "tests" / one[1]).read_text()] == []
 
 
 def test_every_public_report_that_showed_a_fault_names_a_test_that_is_there():
@@ -72,9 +71,8 @@ def test_every_public_report_that_showed_a_fault_names_a_test_that_is_there():
     assert [one for one in named if f"\ndef {one[1]}(" not in (ROOT / "tests" / one[0]).read_text()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_command_within_a_sentence_exists(page):
-    found = {line: unknown(line) for line in _COMMAND.findall(prose(page))}
+def test_every_command_within_a_sentence_exists():
+    found = {(name_of(page), line): unknown(line) for page in PAGES for line in _COMMAND.findall(prose(page))}
     assert {line: wrong for line, wrong in found.items() if wrong} == {}
 
 

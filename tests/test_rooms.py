@@ -56,7 +56,7 @@ BUDGETS = {
         "85 layers of an int8 file that stay float32; 60 int8 by NNCF for Intel's PCs; 20 wheels of Kafka, NATS, "
         "serial lines and OAK cameras; "
         "30 a resumed run that was given objects; 300 a search of settings by Optuna; "
-        "45 sentences of trials, restarts and locks, receivers that are not connected, and onnxruntime's telemetry off.",
+        "45 sentences of trials, restarts and locks, receivers that are not connected, no telemetry.",
     ),
     "spine lines": Budget(88_126, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
@@ -87,7 +87,8 @@ BUDGETS = {
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
         "of what a flash promises, of receivers and of sensors; 50 of a newcomer's mistakes with own networks; 200 of "
         "a search of settings; "
-        "120 of a field engineer's second hour.",
+        "120 of a field engineer's second hour; "
+        "120 the marks of what waits for the night, each with the test that holds it by day.",
     ),
 }
 

@@ -22,6 +22,7 @@ def edgeveil(tmp_path, capfd, monkeypatch):
         yield lambda *words: run(*(server.target if word == "BOARD" else word for word in words), *more)
 
 
+@pytest.mark.nightly  # by day the bench here, and rows over ssh: test_remote_rows.py
 def test_a_bundle_is_timed_where_it_will_run(edgeveil, tmp_path, request, monkeypatch):
     owners.few_interpreters(monkeypatch)
     made = owners.bundle(tmp_path)

@@ -129,7 +129,8 @@ def test_ctrl_c_begins_no_other_and_finishes_those_under_way(tmp_path):
     assert {outcome.board for outcome in kept} == set(begun)
 
 
-@pytest.mark.parametrize("second", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.nightly  # by day each step of it above, and a real sshd: flashing/test_flash_ssh.py
+@pytest.mark.parametrize("second", [False, True])
 def test_real_boards_one_of_which_is_off_then_gone_on_with_asked_and_taken_back(hall, edgeveil, tmp_path, second):
     def runs():
         return [(tmp_path / name / "opt/current").exists() for name in ("one", "two", "three")]

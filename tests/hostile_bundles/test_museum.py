@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.errors import BundleRefused
 from tests.hostile_bundles import audits, manifests, museum, promises, series, signatures, zips
@@ -15,19 +13,22 @@ from tests.support import bundles
 ROOMS = (zips, signatures, manifests, audits, promises, series)
 
 
-@pytest.mark.parametrize("exhibit", museum.EXHIBITS.values(), ids=lambda exhibit: exhibit.name)
-def test_every_hostile_bundle_is_refused_for_its_own_reason(exhibit):
+def refused(exhibit):
+    """How an exhibit is refused: its reason, whether that was quick, and whether its words are as they must be."""
     data, trust = exhibit.bundle()
     started = time.process_time()
-    with pytest.raises(BundleRefused) as refusal:
+    try:
         read_bundle(data, trust)
-    assert refusal.value.reason == exhibit.reason, str(refusal.value)
-    assert time.process_time() - started < 2  # none can keep the reader busy
-    message = str(refusal.value)
-    assert message.isprintable()
-    assert message.isascii()
-    assert len(message) < 500
-    assert message.count(". ") >= 1  # what was wrong, and then what to do
+    except BundleRefused as refusal:
+        quick, said = time.process_time() - started < 2, str(refusal)  # none can keep the reader busy
+        printable = said.isprintable() and said.isascii() and len(said) < 500
+        return refusal.reason, quick, printable and said.count(". ") >= 1  # what was wrong, and then what to do
+    return "taken"
+
+
+def test_every_hostile_bundle_is_refused_for_its_own_reason():
+    found = {name: refused(exhibit) for name, exhibit in museum.EXHIBITS.items()}
+    assert found == {name: (exhibit.reason, True, True) for name, exhibit in museum.EXHIBITS.items()}
 
 
 def test_what_the_exhibits_are_made_from_is_accepted():

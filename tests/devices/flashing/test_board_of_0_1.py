@@ -174,6 +174,7 @@ def test_it_keeps_its_release_through_a_flash_the_new_trust_an_update_and_back(o
     emulated_boards.record("version-0.1.json", record)
 
 
+@pytest.mark.nightly  # by day a plan for such a board (test_plan.py), and releases/test_runtimes.py
 def test_one_that_updates_itself_goes_over_without_a_flash(older, here, owner, edgeveil, done, tmp_path):
     board, root, updates = here, str(tmp_path / "hall"), tmp_path / "updates"
     where = ["--for", "workstation", "--trust", owner / "root", "--no-service", *version_0_1.login(board, root)]

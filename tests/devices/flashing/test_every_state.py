@@ -174,7 +174,8 @@ def test_a_first_flash_that_is_cut_off(edgeveil, flash, owner, new, step):
     check(edgeveil, flash, owner, board, 1, None)
 
 
-@pytest.mark.parametrize("step", nightly_but((".veil", "stop", " install ", "edge.json", "restart", "rmdir"), "stop"))
+@pytest.mark.nightly  # by day a first flash, above, and an install of a second release that is killed, below
+@pytest.mark.parametrize("step", [".veil", "stop", " install ", "edge.json", "restart", "rmdir"])
 def test_a_second_flash_that_is_cut_off(edgeveil, flash, owner, used, step):
     board = used(break_before=step)
     code, _, said = flash(board, 2)
@@ -182,6 +183,7 @@ def test_a_second_flash_that_is_cut_off(edgeveil, flash, owner, used, step):
     check(edgeveil, flash, owner, board, 2, sha_of(owner, 1))
 
 
+@pytest.mark.nightly  # by day its plan: plans/the-same-and-the-service-is-another.toml
 def test_a_service_that_runs_the_release_before_is_not_taken_for_one_that_runs_the_new_one(
     edgeveil, flash, owner, used
 ):
@@ -225,6 +227,7 @@ def test_a_trial_that_fails(edgeveil, flash, owner, new, used, number):
     check(edgeveil, flash, owner, board, number, None if number == 1 else sha_of(owner, 1))
 
 
+@pytest.mark.nightly  # by day its plan: plans/a-release-that-failed-three-times.toml
 def test_a_release_that_failed_three_times_is_flashed_on_request_and_the_dry_run_says_so(flash, owner, new):
     board = new()
     for _ in range(3):
@@ -235,7 +238,8 @@ def test_a_release_that_failed_three_times_is_flashed_on_request_and_the_dry_run
     assert flash(board, 1, "--again")[0] == 0
 
 
-@pytest.mark.parametrize("number", nightly_but((1, 2), 1))
+@pytest.mark.nightly  # by day test_try_settings.py
+@pytest.mark.parametrize("number", [1, 2])
 def test_a_service_that_does_not_start(edgeveil, flash, owner, new, used, number):
     board = (new if number == 1 else used)(fail="restart")
     assert flash(board, number)[0] == 4

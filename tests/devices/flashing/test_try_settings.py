@@ -58,7 +58,7 @@ def test_a_first_flash_has_nothing_to_go_back_to(resettled, new):  # noqa: F811
     assert (board.folder / "etc/edgeveil/edge.json").exists(), "to be looked at"
 
 
-@pytest.mark.parametrize("step", ["/etc/edgeveil/edge.json", "restart"])
+@pytest.mark.parametrize("step", ["/etc/edgeveil/edge.json", pytest.param("restart", marks=pytest.mark.nightly)])
 def test_after_a_flash_that_was_cut_off_the_settings_before_are_those_that_last_ran(resettled, used, step):  # noqa: F811
     board = used()
     before = files(board)
@@ -68,7 +68,7 @@ def test_after_a_flash_that_was_cut_off_the_settings_before_are_those_that_last_
     assert (code, files(board)) == (4, before), said
 
 
-@pytest.mark.parametrize("step", ["-m 644", "restart"])
+@pytest.mark.parametrize("step", [pytest.param("-m 644", marks=pytest.mark.nightly), "restart"])
 def test_a_power_cut_before_a_start_had_tried_them_brings_the_settings_before_back_at_boot(resettled, used, step):  # noqa: F811
     board = used()
     before = files(board)

@@ -1,5 +1,6 @@
 """A device's trust: only its root key says who may sign, nothing goes back, nothing depends on a clock."""
 
+import contextlib
 import json
 
 import pytest
@@ -86,12 +87,15 @@ def test_the_floor_is_the_higher_of_the_two(tmp_path, root):
         TrustFolder.open(root.folder).require(7, passphrase=SECRET)
 
 
-@pytest.mark.parametrize("place", range(0, 700, 7))
-def test_no_byte_of_a_trust_file_can_be_another(root, place):
-    data = bytearray((root.folder / "trust.json").read_bytes())
-    data[place % len(data)] ^= 1
-    with pytest.raises(BundleRefused):
-        read_trust_file(bytes(data), root.first)
+def test_no_byte_of_a_trust_file_can_be_another(root):
+    whole, taken = (root.folder / "trust.json").read_bytes(), []
+    for place in range(0, 700, 7):
+        data = bytearray(whole)
+        data[place % len(data)] ^= 1
+        with contextlib.suppress(BundleRefused):
+            read_trust_file(bytes(data), root.first)
+            taken.append(place)
+    assert taken == []
 
 
 def test_a_signature_of_one_kind_is_none_of_another(tmp_path):

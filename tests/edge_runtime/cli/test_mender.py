@@ -89,6 +89,7 @@ def test_a_release_is_installed_and_taken_back(board, step, tree, veils, tmp_pat
     assert (tmp_path / "asked").read_text().splitlines() == ["try-restart edgeveil"] * 2
 
 
+@pytest.mark.nightly  # by day of RAUC: test_rauc.py
 def test_one_that_fails_its_trial_changes_nothing_and_is_not_taken_back_further(board, step, tree, veils):
     shutil.copy(veils.second, tree / "files")
     assert step("ArtifactInstall").returncode == 0

@@ -102,6 +102,7 @@ def test_what_was_given_on_the_command_line_is_overwritten_and_the_cure_is_said_
     assert not any(secret.decode() in said for secret in SECRETS)
 
 
+@pytest.mark.nightly  # by day that it holds, above
 def test_the_guard_is_one(made, camera):
     first = "from edgeveil.edge_runtime.cli import updaters\nupdaters.overwrite = lambda secrets: None"
     found, said = service(made, on_the_command_line(camera), camera, first)

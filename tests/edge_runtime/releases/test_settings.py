@@ -336,6 +336,7 @@ def test_every_single_fsync_is_needed(tmp_path, board):
     assert unneeded == []
 
 
+@pytest.mark.nightly  # by day every power cut, above
 def test_a_process_that_is_killed_anywhere_leaves_a_board_that_goes_on(tmp_path, board):
     data, stops = signed(board.root), 0
     while True:

@@ -181,6 +181,7 @@ def page(port, token):
         return refused.code
 
 
+@pytest.mark.nightly  # by day each step of it: test_settings.py
 def test_a_service_gets_its_settings_from_a_web_server_and_keeps_those_it_runs_with(board, url, receivers, capfd):
     first, second = receivers
     update = ["update", "--root", str(board / "opt"), "--from", url]

@@ -83,6 +83,7 @@ def test_a_kinect_v1_is_read_through_libfreenects_own_interface(recording):
         assert frame["zeros"] == 8 * 480
 
 
+@pytest.mark.nightly  # by day that it is read, above
 def test_a_kinect_that_goes_away_is_disconnected(recording):
     """At the end of a recording fakenect's bus fails, as it does when the plug is pulled."""
     env = {"FAKENECT_PATH": str(recording), "LD_LIBRARY_PATH": str(FAKENECT)}
@@ -91,6 +92,7 @@ def test_a_kinect_that_goes_away_is_disconnected(recording):
     assert found["error"][0] == "Disconnected"
 
 
+@pytest.mark.nightly  # by day in millimetres, above
 def test_a_kinect_in_other_units_than_millimetres(recording):
     env = {"FAKENECT_PATH": str(recording), "LD_LIBRARY_PATH": str(FAKENECT)}
     found, _ = probe("kinect:", [480, 640], unit_mm=0.5, frames=1, env=env)
@@ -315,6 +317,7 @@ def test_a_film_that_is_cut_short_or_none_is_said_to_be(film, tmp_path):
         assert name in found["error"][1]
 
 
+@pytest.mark.nightly  # by day a film to its end, above
 def test_a_film_at_its_own_pace_takes_its_own_time(film):
     from edgeveil.edge_runtime.manifest.manifest import Input
     from edgeveil.edge_runtime.sources import open_source

@@ -53,6 +53,7 @@ def test_a_leak_shows_in_every_line_and_none_in_none():
     assert "for readings drawn like the calibration data (1,000 readings counted)" in clean["sentence"]
 
 
+@pytest.mark.nightly  # by day a leak and none, above
 def test_the_interval_of_a_linked_auc_holds_what_blind_codes_have():
     rng, held = np.random.default_rng(3), 0
     y, z = np.repeat([0, 1], 800), np.tile([0, 1], 800)

@@ -1,11 +1,13 @@
 """PASS keeps y and hides z, on data where each has a feature of its own."""
 
 import numpy as np
+import pytest
 
 from scripts.papers import baselines
 from tests.support.small_runs import small_run
 
 
+@pytest.mark.nightly  # by day the records of its rows: test_pages.py
 def test_substitutes_are_real_samples_that_tell_y_and_not_z():
     run = small_run(kind="label-only")
     dataset = run.dataset()

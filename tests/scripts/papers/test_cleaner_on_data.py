@@ -51,6 +51,7 @@ def test_theorem_on_every_vector(sets, name, wanted):
     assert e_utility(a_d, x, exact(a_d).clean(x)).max() <= 1e-20
 
 
+@pytest.mark.nightly  # by day the recorded figures: test_predictors.py
 def test_scene_3_3_over_three_splits(sets):
     """The whole of figures 1 to 3 is recorded by papers/predictors.py; here a part, in seconds."""
     x, labels = homogeneous(sets["scene"].x), sets["scene"].labels

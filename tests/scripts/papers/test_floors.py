@@ -47,6 +47,7 @@ def test_a_row_is_trained_with_what_the_sweep_chose(tmp_path):
     assert floors.at_floor("depth", "ap", tmp_path) == Recipe.find("depth-ap")
 
 
+@pytest.mark.nightly  # by day the choice of a floor, above
 def test_the_curve_of_laplace_noise_ends_where_y_is_lost_and_a_run_of_another_setting_is_refused(tmp_path):
     path = write_npz(tmp_path)
     data = {"source": f"npz:{path}", "target": "y", "sensitive": "z", "low": -8, "high": 8}

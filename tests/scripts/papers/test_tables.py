@@ -38,6 +38,7 @@ def test_adult(data_folder):
     assert (table.numbers <= list(table.highest.values())).all()
 
 
+@pytest.mark.nightly  # by day Adult, above
 @pytest.mark.data
 def test_kdd_cup_99(data_folder):
     lines = kddcup.lines()

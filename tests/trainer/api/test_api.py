@@ -155,6 +155,7 @@ def test_what_a_notebook_shows_is_short(workplace):
             perturber.perturb(edgeveil.RawFrame(np.zeros((8, 8, 1)), index=0))
 
 
+@pytest.mark.nightly  # by day the notebook and cli/test_bring_your_own.py
 @pytest.mark.slow
 def test_the_example_of_audit_runs(workplace, monkeypatch):
     short_audit.shorten(monkeypatch, families=short_audit.FEW)

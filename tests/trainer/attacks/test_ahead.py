@@ -179,6 +179,7 @@ def test_an_interrupt_ends_all_processes_and_keeps_what_was_learned(tmp_path, be
     assert told.ahead is None
 
 
+@pytest.mark.nightly  # by day an interrupt ends them, above
 def test_once_all_is_read_what_has_not_ended_is_not_waited_for(tmp_path, begun):
     since = time.monotonic()
     families = Seeded(), Sleeps()

@@ -15,6 +15,7 @@ from edgeveil.trainer.attacks.run_all import attack_all
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.measures import attack_metrics
 from edgeveil.trainer.measures.certificate import bayes_accuracy, certify, count, released_counts
+from tests.support.once import nightly_but
 
 CODES = 8
 
@@ -80,7 +81,9 @@ def linked(leak: float, length: int, seed: int) -> sequences.Tracks:
     return sequences.pooled(code, y, z, length=length, rng=np.random.default_rng(seed))
 
 
-@pytest.mark.parametrize("attack", [sequences.log_posteriors, sequences.histogram_forest])
+@pytest.mark.parametrize(
+    "attack", nightly_but((sequences.log_posteriors, sequences.histogram_forest), sequences.log_posteriors)
+)
 def test_a_small_leak_adds_up_over_a_track_and_none_does_not(attack):
     for leak, low, high in ((0.15, 0.75, 1.0), (0.0, 0.0, 0.58)):
         fit, test = linked(leak, 16, 1), linked(leak, 16, 2)

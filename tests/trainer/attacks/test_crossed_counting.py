@@ -109,6 +109,7 @@ def test_each_shuffle_counts_as_if_z_had_been_so():
     assert found.gain > found.null_high + 0.01
 
 
+@pytest.mark.nightly  # by day one shuffle, above
 @pytest.mark.parametrize(("codes", "rows", "people"), [(32, 390, None), (8, 600, 120)])
 def test_it_fires_as_often_as_its_level_says_where_nothing_leaks(codes, rows, people):
     tries = 120

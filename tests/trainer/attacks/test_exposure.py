@@ -14,7 +14,6 @@ from edgeveil.trainer.attacks.rows import Question, Setting
 from edgeveil.trainer.attacks.run_all import attack_all, build_ensemble, learning_curve
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.measures import attack_metrics
-from tests.support.once import nightly_but
 
 
 def judged(n: int, seed: int = 0, known: float = 0.3) -> Judged:
@@ -54,7 +53,8 @@ def guessed(n: int, seed: int, *, known: float = 0.0, times: float = 1.0, rows_o
     return Judged(p[person], y[person], z[person], person if rows_of_person > 1 else None)
 
 
-@pytest.mark.parametrize("rows_of_person", nightly_but((1, 4), 4), ids=["rows", "people"])
+@pytest.mark.nightly  # by day people who are recognised, below
+@pytest.mark.parametrize("rows_of_person", [1, 4], ids=["rows", "people"])
 def test_few_rows_recognised_by_luck_are_no_evidence(rows_of_person):
     """A class that lies exactly three times as often above any threshold: the most that is no leak."""
     seeds, rows = 150, 1000
@@ -70,13 +70,13 @@ def test_few_rows_recognised_by_luck_are_no_evidence(rows_of_person):
 
 
 def test_a_few_people_who_are_recognised_for_sure_are_found():
-    exposed = [exposure.at_low_fpr(*(guessed(1800, 2 * seed + one, known=0.1) for one in (0, 1))) for seed in range(50)]
-    assert sum(one.p <= 0.0125 for one in exposed) >= 45
+    exposed = [exposure.at_low_fpr(*(guessed(1800, 2 * seed + one, known=0.1) for one in (0, 1))) for seed in range(20)]
+    assert sum(one.p <= 0.0125 for one in exposed) >= 17
     people = [
         exposure.at_low_fpr(*(guessed(3600, 2 * seed + one, known=0.2, rows_of_person=4) for one in (0, 1)))
-        for seed in range(20)
+        for seed in range(8)
     ]
-    assert sum(one.p <= 0.0125 for one in people) >= 18
+    assert sum(one.p <= 0.0125 for one in people) >= 7
 
 
 def test_the_worst_class_is_chosen_on_validation_and_not_the_luckiest_on_test():

@@ -91,9 +91,8 @@ def test_a_bit_hidden_in_a_float_is_caught():
     assert attacked(problem(noise, y, z, input=floats)).worst_adaptive.accuracy > 0.99
 
 
-@pytest.mark.parametrize(
-    "anywhere", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["in a corner", "anywhere"]
-)
+@pytest.mark.nightly  # by day a bit in a float, above
+@pytest.mark.parametrize("anywhere", [False, True], ids=["in a corner", "anywhere"])
 def test_a_trigger_patch_is_found_at_its_strength(anywhere):
     """Noise with a bright patch of 2 x 2 on half of the pictures of one z: in a corner trees see it, anywhere a CNN."""
     rng = np.random.default_rng(2)
@@ -140,6 +139,7 @@ def test_constants_are_at_chance():
     assert found.curve.rising is False
 
 
+@pytest.mark.nightly  # by day a label beside it: audit/test_other_attributes.py
 def test_an_output_beside_the_frame_is_attacked_too():
     x, y, z = rows()
     leaky = problem(np.full_like(x, 7), y, z, budget=replace(BUDGETS["quick"], every_family=True, epochs=8, trees=30))

@@ -44,6 +44,7 @@ def test_the_side_that_leaks_is_found(sides):
     assert found.p == 1 / 2500
 
 
+@pytest.mark.nightly  # by day the side that leaks, above
 def test_the_worst_of_127_questions_is_not_significant_where_nothing_leaks():
     fired = 0
     for seed in range(60):

@@ -55,7 +55,16 @@ def test_what_is_resumed_is_what_was_not_interrupted(tmp_path):
     np.testing.assert_equal(without_times(resumed), without_times(whole))
 
 
-@pytest.mark.parametrize("other", [{"leak": 0.3}, {"rows": 29_999}, {"made_by": "numpy 3"}, {"seed": 4}])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"leak": 0.3},
+        *(
+            pytest.param(one, marks=pytest.mark.nightly)
+            for one in ({"rows": 29_999}, {"made_by": "numpy 3"}, {"seed": 4})
+        ),
+    ],
+)
 def test_an_answer_to_another_question_is_not_taken(tmp_path, other):
     attack(asked(Journal(tmp_path)), Logistic())
     before = len(Journal(tmp_path))

@@ -43,7 +43,7 @@ def gain(asked: Problem, family: Adversary = PARITIES) -> float:
     return attack_metrics.bits_beyond(asked.counted, p, asked.test.y, asked.test.z).estimate
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32"])
+@pytest.mark.parametrize("dtype", ["uint8", pytest.param("int16", marks=pytest.mark.nightly), "float32"])
 @pytest.mark.parametrize("secret", [(3, 17), (3, 17, 30), (0, 5, 9, 14, 21, 28, 39)], ids=len)
 def test_a_parity_is_found_in_integers_and_in_floats(secret, dtype):
     asked = problem(2400, secret, dtype=dtype)
@@ -62,7 +62,7 @@ def test_bytes_that_were_divided_to_floats_are_read_as_bytes(secret):
     assert gain(replace(asked, **scaled), LowBits() if len(secret) == 1 else Parities()) > 0.85
 
 
-@pytest.mark.parametrize("secret", [(3, 17), (3, 17, 30)], ids=len)
+@pytest.mark.parametrize("secret", [(3, 17), pytest.param((3, 17, 30), marks=pytest.mark.nightly)], ids=len)
 def test_a_noisy_parity_is_the_first_that_is_found(secret):
     asked = problem(4000, secret, noise=0.3)
     assert parities.search(asked, 0)[0] == secret
@@ -77,7 +77,7 @@ def test_without_a_parity_next_to_nothing_is_confirmed_and_nothing_gained():
     assert gain(asked) < 0.01
 
 
-@pytest.mark.parametrize("classes", [4, 14])
+@pytest.mark.parametrize("classes", [4, pytest.param(14, marks=pytest.mark.nightly)])
 def test_z_may_have_many_values(classes):
     asked = problem(3600, (3, 17), classes=classes)
     assert (3, 17) in parities.search(asked, 0)
@@ -98,7 +98,7 @@ def test_a_parity_with_an_output_and_a_code_is_found():
     assert gain(replace(asked, **parts)) > 0.85
 
 
-@pytest.mark.parametrize("scale", [None, 255], ids=["bytes", "floats"])
+@pytest.mark.parametrize("scale", [None, pytest.param(255, marks=pytest.mark.nightly)], ids=["bytes", "floats"])
 def test_a_pair_of_any_bit_plane_is_found_and_products_are_those_of_all_rows(scale):
     """Bits 4 and 7, in one y alone; three values of z, which are set against each other one by one."""
     asked = problem(2400, (3, 17), classes=3, noise=0.5)

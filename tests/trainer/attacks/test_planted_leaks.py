@@ -1,6 +1,7 @@
 """Each planted leak is found by the family that is there for it; the same release without the leak is at chance.
 
-By day one leak of each family, at night all. Donors are scikit-learn's digits; slow families are left out.
+By day a few of them, at night all; what each family finds is on record (docs/results/power.md).
+Donors are scikit-learn's digits; slow families are left out.
 """
 
 from __future__ import annotations
@@ -67,16 +68,16 @@ def parts_of(found: Scored, problem: Problem) -> tuple[Part, ...]:
 @pytest.mark.parametrize(
     ("leak", "family", "bits", "larger"),
     [
-        ("checkerboard", "logistic regression", 0.9, 1),
-        ("bit of a pixel", "lowest bits", 0.9, 2),
-        ("XOR of patches", "gradient boosting", 0.8, 1),
+        pytest.param("checkerboard", "logistic regression", 0.9, 1, marks=pytest.mark.nightly),
+        pytest.param("bit of a pixel", "lowest bits", 0.9, 2, marks=pytest.mark.nightly),
+        pytest.param("XOR of patches", "gradient boosting", 0.8, 1, marks=pytest.mark.nightly),
         pytest.param("chosen donor", "gradient boosting", 0.15, 1, marks=pytest.mark.nightly),
         ("leaning code", "code counts", 0.9, 1),
         pytest.param("remainder of the sum", "lowest bits", 0.9, 2, marks=pytest.mark.nightly),
         pytest.param("parity of two", "parities of bits", 0.9, 2, marks=pytest.mark.nightly),
-        ("parity of three", "parities of bits", 0.9, 2),
+        pytest.param("parity of three", "parities of bits", 0.9, 2, marks=pytest.mark.nightly),
         pytest.param("few people", "logistic regression", 0.015, 1, marks=pytest.mark.nightly),
-        ("wrong label", "wrong labels", 0.06, 1),
+        pytest.param("wrong label", "wrong labels", 0.06, 1, marks=pytest.mark.nightly),
     ],
 )
 def test_a_planted_leak_is_found_by_its_family_and_its_absence_by_none(leak, family, bits, larger):
@@ -92,12 +93,12 @@ def test_a_planted_leak_is_found_by_its_family_and_its_absence_by_none(leak, fam
 @pytest.mark.parametrize(
     ("leak", "rows", "larger"),
     [
-        ("bits of two far pixels", 1500, 1),
+        pytest.param("bits of two far pixels", 1500, 1, marks=pytest.mark.nightly),
         ("number of levels", 900, 2),
-        ("noise level", 1500, 2),
-        ("patch that repeats", 900, 2),
-        ("next row", 1200, 1),
-        ("marked rows", 4500, 1),
+        pytest.param("noise level", 1500, 2, marks=pytest.mark.nightly),
+        pytest.param("patch that repeats", 900, 2, marks=pytest.mark.nightly),
+        pytest.param("next row", 1200, 1, marks=pytest.mark.nightly),
+        pytest.param("marked rows", 4500, 1, marks=pytest.mark.nightly),
     ],
 )
 def test_what_is_at_no_place_and_in_no_row_alone_leaks_by_its_family_and_not_without_it(leak, rows, larger):

@@ -82,6 +82,7 @@ def slow_ran(dataset, left, budget="quick"):
     return reasons[0] if reasons else None
 
 
+@pytest.mark.nightly  # by day one that is not left out, below
 def test_a_slow_attack_is_left_out_once_another_reads_nearly_all_of_z():
     dataset = made(8000)
     all_of_it = released(dataset, 1.0, everywhere=True)
@@ -201,6 +202,7 @@ def told_folds(module, name, monkeypatch):
     return told
 
 
+@pytest.mark.nightly  # by day folds of answers, above
 def test_every_permutation_test_of_an_attack_knows_the_folds(monkeypatch):
     dataset = made(700)
     asked = question_of(dataset, released(dataset, 0.9, everywhere=True), BUDGETS["quick"], NONE, seed=0)

@@ -52,6 +52,7 @@ def test_the_exposed_subgroup_is_found_with_its_gain():
     assert best.rows == 3 * best.units
 
 
+@pytest.mark.nightly  # by day one population, beside it
 def test_of_one_hundred_populations_without_a_gain_few_have_an_exposed_part():
     """Neither a bold attack nor an attribute that tells z itself looks like a leak."""
     fired = 0

@@ -51,6 +51,7 @@ def rows(dataset, model, budget=BUDGET):
     return {(row.name, row.figure): row for row in found}
 
 
+@pytest.mark.nightly  # by day of what leaves: test_probes.py
 def test_rows_that_are_remembered_are_recognised_by_both_attacks(dataset, remembering):
     found = rows(dataset, remembering)
     assert list(found) == [
@@ -70,6 +71,7 @@ def test_a_network_that_learned_nothing_tells_nothing(dataset):
             assert 0.36 < row.value < 0.64  # 5 deviations of the area of 240 and 240 rows
 
 
+@pytest.mark.nightly  # by day a network that learned nothing, above
 def test_shadows_keep_to_the_budget(dataset, remembering, monkeypatch):
     asked = []
     monkeypatch.setattr(probe, "_shadows", lambda *about: asked.append(about) or np.zeros(about[3].shape))

@@ -55,6 +55,7 @@ def certified(document: dict) -> list[Finding]:
     return [one for one in findings(document) if one.kind == "certificate"]
 
 
+@pytest.mark.nightly  # by day counts: attacks/test_code_counts.py; certificates: test_sections.py
 def test_codes_are_counted_and_certified_the_same_whatever_shows_them(work, document):
     frames = json.loads((work / "frame/audit.json").read_text())
     jsonschema.Draft202012Validator(SCHEMA).validate(document)
@@ -69,6 +70,7 @@ def test_codes_are_counted_and_certified_the_same_whatever_shows_them(work, docu
     assert as_text(document)
 
 
+@pytest.mark.nightly  # by day that of pictures: sealing/test_seal.py
 def test_the_audit_of_codes_can_be_sealed_and_shown(work, document):
     save(document, work / "pool")
     keygen(work / "keys", development=True)

@@ -78,6 +78,7 @@ def test_an_identity_is_read_in_full():
     assert document["data"]["rows"]["test"] == N
 
 
+@pytest.mark.nightly  # by day test_other_attributes.py
 def test_a_further_label_is_attacked_too():
     before = made()
     rng = np.random.default_rng(6)
@@ -121,6 +122,7 @@ def test_the_label_alone_gives_chance_and_keeps_y():
     assert abs(best(document).figures["right"].value - guess(document)) < 0.03
 
 
+@pytest.mark.nightly  # by day that it learns on clean rows: test_end_to_end.py
 def test_the_transfer_classifier_learns_on_rows_before(monkeypatch):
     monkeypatch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=6))
     before = made(400)
@@ -186,6 +188,7 @@ def test_people_are_never_on_both_sides():
     assert "sessions" in document["intervals"]
 
 
+@pytest.mark.nightly  # by day what there is too little of: attacks/test_exposure.py
 def test_many_classes_and_rare_ones():
     rng = np.random.default_rng(6)
     before = made(300, classes=40)

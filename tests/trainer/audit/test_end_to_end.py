@@ -137,6 +137,7 @@ def test_no_name_of_a_class_of_z_and_no_path_is_in_it(work, document):
         assert f'"{name}"' not in text
 
 
+@pytest.mark.nightly  # by day a bundle is audited in tests/walk, and reports: tests/scripts/test_demo.py
 def test_saved_sealed_and_audited_again_from_the_bundle(work, document):
     save(document, work / "export")
     keygen(work / "keys", development=True)

@@ -46,7 +46,9 @@ def test_what_a_fit_promises_is_not_exceeded(head, classes, monkeypatch):
     assert "epsilon is 1 as claimed" in measured_spending({"findings": [row.as_json()]})[0]
 
 
-@pytest.mark.parametrize("head", [HUBER, {**HUBER, "method": "output"}], ids=["objective", "output"])
+@pytest.mark.parametrize(
+    "head", [HUBER, pytest.param({**HUBER, "method": "output"}, marks=pytest.mark.nightly)], ids=["objective", "output"]
+)
 def test_a_tenth_of_the_noise_of_a_fit_is_proved(head, monkeypatch):
     radial = Secret.radial
     monkeypatch.setattr(Secret, "radial", lambda self, size, scale: radial(self, size, scale / 10))
@@ -56,6 +58,7 @@ def test_a_tenth_of_the_noise_of_a_fit_is_proved(head, monkeypatch):
     assert "the claim does not hold" in line
 
 
+@pytest.mark.nightly  # by day of a Huber SVM, above
 def test_a_tenth_of_the_functional_mechanisms_noise_is_proved(monkeypatch):
     seeded = Seeded(0)
     monkeypatch.setattr(Secret, "laplace", lambda self, values, scale: seeded.laplace(values, scale / 10))

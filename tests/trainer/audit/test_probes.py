@@ -133,6 +133,7 @@ def test_what_says_nothing_of_people_links_nobody_though_they_differ():
     assert found["raw", "auc"].interval[0] > 0.8
 
 
+@pytest.mark.nightly  # by day sessions, above
 def test_sessions_of_one_z_are_linked_across_people_splits():
     dataset, rows = people(24, 20, who=3.0)
     person = dataset.cluster
@@ -205,6 +206,7 @@ def test_linked_codes_add_up_and_bayes_knows_more_than_counting():
     assert (nothing.name, nothing.not_run) == ("linked codes", "no code leaves")
 
 
+@pytest.mark.nightly  # by day linked codes, above
 def test_codes_that_tell_only_of_fresh_rows_are_found_by_learning_on_those_alone():
     """A leak of which the rows that trained the codebook show nothing, or the opposite."""
     rng = np.random.default_rng(9)

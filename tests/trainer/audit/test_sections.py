@@ -195,6 +195,7 @@ def useful() -> dict:
     return {(one.of, one.name, one.question): one for one in found}
 
 
+@pytest.mark.nightly  # by day its readers run in test_end_to_end.py
 def test_what_is_kept_of_a_third_attribute_is_found_and_label_only_keeps_none(useful):
     read = useful[of.SENT, "read from it", "size"]
     assert read.interval[0] > 0.9
@@ -205,6 +206,7 @@ def test_what_is_kept_of_a_third_attribute_is_found_and_label_only_keeps_none(us
     assert (of.SENT, "read from it", "parity") not in useful  # y has its readers
 
 
+@pytest.mark.nightly  # by day as above
 def test_a_discriminator_tells_means_and_not_donors(useful):
     means, donors = (useful[side, "discriminator", "told apart from raw samples"] for side in (of.LABEL_ONLY, of.DONOR))
     assert means.value > 0.9

@@ -161,6 +161,7 @@ def test_a_difference_of_gains_is_as_wide_as_both(monkeypatch):
     assert alike.low < -0.05 < 0.05 < alike.high
 
 
+@pytest.mark.nightly  # by day measures/test_black_box.py
 def test_people_of_several_rows_are_one_coin_each_and_two_steps_apart_where_one_is_added(coins):
     person = np.arange(ROWS) // 4
     place = np.random.default_rng(seeds.seed(0)).random(ROWS // 4)[person]
@@ -233,6 +234,7 @@ def test_a_promise_that_is_proved_wrong_ends_with_3(exported, edgeveil, monkeypa
     assert "0.1 is promised: the claim does not hold" in err
 
 
+@pytest.mark.nightly  # by day of a head, above
 def test_without_a_head_the_network_that_decides_y_is_attacked(exported, edgeveil):
     export(exported / "run", ["workstation"], exported / "plain")
     code, out, _ = edgeveil("audit", "training", exported / "plain", "--json")

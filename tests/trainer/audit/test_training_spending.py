@@ -70,6 +70,7 @@ def test_a_mechanism_that_the_run_does_not_name_is_not_run():
     assert row.name == "the pictures"
 
 
+@pytest.mark.nightly  # by day of one network, above
 def test_both_networks_of_a_codebook_are_run():
     facts = {"units": 600, "trunk": FACTS["encoder"], "codes": FACTS["encoder"], "pictures": FACTS["pictures"]}
     trunk, codes, pictures = training_spending.measured(facts)

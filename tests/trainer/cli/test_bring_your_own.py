@@ -119,6 +119,7 @@ def test_a_codebook_of_ones_own_data_is_certified_by_its_people(work, trial, cap
     assert [one["sentence"] for one in card["guarantees"]] == [free.text]
 
 
+@pytest.mark.nightly  # by day a table is read in datasets/test_own_data.py, and goes to a card above
 def test_a_table_as_people_write_them_is_sealed_and_the_board_reads_its_raw_rows(work, trial, capsys):
     """Text, true and false, empty cells, decimal commas, long identifiers, and a class that is called none."""
     rng, lines = np.random.default_rng(1), ["person;city;member;weight;steps;activity;group"]

@@ -62,6 +62,7 @@ def test_a_histogram_of_categories(tmp_path, collected, op):
     assert [one["category"] for one in quantiles if one["level"] in (0.25, 0.75)] == [0, 1]
 
 
+@pytest.mark.nightly  # by day files, above
 def test_lines_and_files_say_the_same(tmp_path, collected):
     bundle = reports.made(tmp_path, "duchi-linf")
     x = np.full((3000, 4), 12, np.uint8)

@@ -38,7 +38,8 @@ def little(monkeypatch):
     monkeypatch.setattr(first_look, "with_networks", lambda *_, **__: [first_look.Tried("small", 0.97)])
 
 
-@pytest.mark.parametrize("audited", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.nightly  # by day each step: datasets/test_own_data.py, scaffold/test_new.py, test_bring_your_own.py
+@pytest.mark.parametrize("audited", [False, True])
 def test_a_folder_of_pictures_becomes_a_service_that_shows_a_film(audited, little, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_folder(tmp_path / "pictures", people=24, each=10, height=144, width=192)

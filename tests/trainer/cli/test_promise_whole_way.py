@@ -14,7 +14,6 @@ from edgeveil.edge_runtime.cli.main import main as edge
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.trainer.sealing.keys import Signer
 from tests.support import small_runs
-from tests.support.once import nightly_but
 from tests.support.output import edgeveil as trainer
 from tests.support.promised.counted_bundles import MACHINE
 from tests.support.trial import short_audit
@@ -89,8 +88,10 @@ def samples(n):
     return x
 
 
-# By day a label is in test_held_answers.py.
-@pytest.mark.parametrize("made", nightly_but(("reading", "label"), "reading"), indirect=True)
+# By day a label is in test_held_answers.py, a reading in perturbers/test_local.py, and a claim that is less in
+# manifest/test_spending.py.
+@pytest.mark.nightly
+@pytest.mark.parametrize("made", ["reading", "label"], indirect=True)
 def test_what_was_collected_is_true_and_what_was_spent_is_counted(made, device, capsys):
     x = samples(N)
     if made.estimate == "mean":
@@ -113,7 +114,8 @@ def test_what_was_collected_is_true_and_what_was_spent_is_counted(made, device, 
         assert len(reports["index"]) == N
 
 
-@pytest.mark.parametrize("made", nightly_but(("reading", "label"), "reading"), indirect=True)
+@pytest.mark.nightly
+@pytest.mark.parametrize("made", ["reading", "label"], indirect=True)
 def test_what_is_over_the_promise_does_not_leave(made, device):
     code, err, out, spent = device(made, made.folder / "few.veil", samples(FEW + 50))
     assert code == 3
@@ -126,7 +128,8 @@ def test_what_is_over_the_promise_does_not_leave(made, device):
     assert spent == pytest.approx(FEW * made.epsilon)
 
 
-@pytest.mark.parametrize("made", nightly_but(("reading", "label"), "reading"), indirect=True)
+@pytest.mark.nightly
+@pytest.mark.parametrize("made", ["reading", "label"], indirect=True)
 @pytest.mark.parametrize(("bundle", "says"), [("few", "spending.micro_epsilon: "), ("whole", "privacy.pipeline")])
 def test_a_bundle_that_admits_a_millionth_less_is_refused_whoever_signed_it(made, device, bundle, says):
     """By the integers themselves; where there is an audit, it is of another pipeline then too."""

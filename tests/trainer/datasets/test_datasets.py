@@ -82,6 +82,7 @@ def test_the_seed_decides_the_slices():
     assert not np.array_equal(np.sort(one.slices.test), np.sort(other.slices.test))
 
 
+@pytest.mark.nightly  # by day digits and made-up sets, above
 @pytest.mark.data
 def test_mnist_is_pooled_to_seventy_thousand(data_folder):
     readings = mnist.load(target="parity", sensitive="less-than-five")

@@ -65,6 +65,7 @@ def test_every_frame_has_the_classes_of_its_stretch_and_a_stretch_is_a_session(t
     assert by_person.cluster_kind == "subject"
 
 
+@pytest.mark.nightly  # by day of pictures: test_own_data.py; of recordings: test_captured.py
 def test_with_capture_one_frame_a_tick_is_taken_as_the_board_makes_it(tmp_path):
     film(tmp_path / "a.avi")
     film(tmp_path / "b.avi", height=60, width=50, seed=1)

@@ -235,6 +235,7 @@ kept = pyarrow.parquet.read_table(path) if sys.argv[1] == "arrow" else read_tabl
 print(peak() - before)"""
 
 
+@pytest.mark.nightly  # by day that it is read, above
 def test_a_parquet_file_takes_hardly_more_memory_than_pyarrow_does(tmp_path):
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     rng, rows = np.random.default_rng(0), 300_000

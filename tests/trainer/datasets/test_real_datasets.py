@@ -30,6 +30,7 @@ def best_guess(readings) -> float:
 
 
 @pytest.mark.data
+@pytest.mark.nightly
 def test_wifi_is_104_regions_of_13_floors_without_doubles(real):
     found = WIFI(target="floor", sensitive="region")
     assert found.x.shape == (20_411, 520)
@@ -48,6 +49,7 @@ def test_wifi_is_104_regions_of_13_floors_without_doubles(real):
 
 
 @pytest.mark.data
+@pytest.mark.nightly
 def test_wifi_strengths_are_the_same_records_as_measured(real):
     seen = WIFI(target="floor", sensitive="region")
     strength = WIFI(target="floor", sensitive="region", strength=True)
@@ -58,6 +60,7 @@ def test_wifi_strengths_are_the_same_records_as_measured(real):
 
 
 @pytest.mark.data
+@pytest.mark.nightly
 def test_wifi_buildings_are_three(real):
     found = wifi.load(target="building", sensitive="region")
     assert found.y_names == ("building-0", "building-1", "building-2")
@@ -65,6 +68,7 @@ def test_wifi_buildings_are_three(real):
 
 
 @pytest.mark.data
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", [name for name in Recipe.names() if name.startswith("wifi")])
 def test_the_quick_budget_leaves_rows_enough_of_every_region(real, name, monkeypatch):
     monkeypatch.setattr(wifi, "load", WIFI)
@@ -73,6 +77,7 @@ def test_the_quick_budget_leaves_rows_enough_of_every_region(real, name, monkeyp
 
 
 @pytest.mark.data
+@pytest.mark.nightly
 def test_faces_are_1844_pictures_in_three_lights(real):
     found = faces.load(target="light", sensitive="person")
     assert found.x.shape == (1844, 48, 42, 1)
@@ -87,6 +92,7 @@ def test_faces_are_1844_pictures_in_three_lights(real):
 
 
 @pytest.mark.data
+@pytest.mark.nightly
 def test_depth_keeps_recordings_whole_and_the_unseen_apart(real):
     found = DEPTH(target="action", sensitive="person")
     assert found.x.shape[1:] == (40, 32, 1)
@@ -105,6 +111,7 @@ def test_depth_keeps_recordings_whole_and_the_unseen_apart(real):
 
 
 @pytest.mark.data
+@pytest.mark.nightly
 def test_movement_is_what_moves_the_whole_body(real):
     action = DEPTH(target="action", sensitive="person")
     found = depth.load(target="movement", sensitive="person")
@@ -116,6 +123,7 @@ def test_movement_is_what_moves_the_whole_body(real):
 
 
 @pytest.mark.data
+@pytest.mark.nightly
 def test_standing_position_does_not_give_a_person_away(real):
     found = DEPTH(target="action", sensitive="person")
     person = found.x[..., 0] > 0

@@ -261,6 +261,7 @@ def test_energy_and_tempo_are_what_they_say():
     assert attributes.tempo(np.zeros((1, 100, 2)), 50.0)[0] == 0
 
 
+@pytest.mark.nightly  # by day made-up recordings, above
 @pytest.mark.data
 def test_utd_mhad_is_861_recordings_of_27_actions_by_8_people(data_folder, monkeypatch):
     monkeypatch.setenv(readings.VARIABLE, str(data_folder))
@@ -315,6 +316,7 @@ def test_another_file_than_the_known_one_is_never_unpickled(tmp_path, monkeypatc
         wrist.load(target="exercise", sensitive="person", series=Series(length=100, hop=50))
 
 
+@pytest.mark.nightly  # by day made-up recordings, above
 @pytest.mark.data
 def test_the_watch_is_140_recordings_of_7_exercises_by_10_people(data_folder, monkeypatch):
     (name,) = wrist.Wrist.files

@@ -109,6 +109,7 @@ def test_label_only_is_trained_and_exported_as_int8(data, run, tmp_path):
     assert "tflite-int8" in (out / "export.json").read_text()
 
 
+@pytest.mark.nightly  # by day of pictures and vectors: runs/test_train.py
 def test_a_prgan_of_recordings_keeps_the_move_and_changes_the_rest(data, run, tmp_path):
     made = train(recipe(data, "prgan"), tmp_path / "prgan", classifiers=run.folder)
     dataset = made.dataset()

@@ -134,6 +134,7 @@ def test_what_could_not_run_here_is_a_row_with_its_reason(exported):
     assert all(row["status"] in exported.text() for row in rows.values())
 
 
+@pytest.mark.nightly  # by day of each converter: converters/test_keras_litert.py, test_tf2onnx.py
 def test_the_same_run_gives_the_same_bytes(exported, run, tmp_path):
     again = export(run.folder, BOARDS, tmp_path / "again", all_formats=True)
     assert again.members == exported.members
@@ -156,6 +157,7 @@ def test_no_golden_input_is_a_reading(exported, run):
     assert not real & {reading.tobytes() for reading in numbers_of(exported.folder)["input"]}
 
 
+@pytest.mark.nightly  # by day cli/test_card_command.py
 def test_label_only_ships_through_the_same_door(tmp_path):
     run = label_only_run(tmp_path / "run")
     folder = export(run.folder, ["coral-dev-board", "jetson-nano"], tmp_path / "out")

@@ -36,6 +36,7 @@ def run(y, c, z, z_classes: int, **changes):
     return certify(y, c, z, **{**settings, "rng": np.random.default_rng(1), **changes})
 
 
+@pytest.mark.nightly  # by day a leak and none, below
 @pytest.mark.parametrize(("z_classes", "slack"), [(2, "McDiarmid"), (38, "self-bounding")])
 def test_the_bound_holds_at_least_as_often_as_it_says(z_classes, slack):
     p = population(z_classes, 0.2)

@@ -36,6 +36,7 @@ def test_all_right_in_three_clusters_is_not_certainty():
     assert found.low < 0.4
 
 
+@pytest.mark.nightly  # by day rows of their own clusters, above
 @pytest.mark.parametrize("spread", [2.0, 20.0])
 def test_clustered_intervals_cover_where_plain_ones_do_not(spread):
     """20 people of 30 rows each, rates drawn around .7 with a spread between people."""
@@ -52,6 +53,7 @@ def test_clustered_intervals_cover_where_plain_ones_do_not(spread):
     assert covered["plain"] < covered["clustered"]
 
 
+@pytest.mark.nightly  # by day rates, above
 def test_mean_covers_and_clusters_widen_it():
     rng = np.random.default_rng(3)
     cluster = np.repeat(np.arange(25), 40)

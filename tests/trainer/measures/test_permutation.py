@@ -35,6 +35,7 @@ def fires(known: float, *, clusters: bool, units: int, level: float = 0.05, trie
     return found / tries
 
 
+@pytest.mark.nightly  # by day over folds, below
 def test_it_fires_as_often_as_its_level_says_where_nothing_leaks():
     assert 0.005 < fires(0.0, clusters=False, units=400) < 0.1
     assert 0.005 < fires(0.0, clusters=True, units=40) < 0.1

@@ -46,6 +46,7 @@ def bounded(laws: np.ndarray, n: int, seed: int, **settings: object):
     return counted(y, code, z, shape=(2, CODES, 3), theta=THETA, rng=rng, **settings)
 
 
+@pytest.mark.nightly  # by day the exact law, below
 @pytest.mark.parametrize("spread", [0.0, 0.2, 1.0])
 def test_the_bounds_hold_at_once_in_nearly_every_sample(spread):
     laws = channel(np.random.default_rng(1), spread)

@@ -298,6 +298,7 @@ def test_modules_next_to_a_file_are_its_own(late, tmp_path):
 # Label-only with a network of one's own.
 
 
+@pytest.mark.nightly  # by day PR-GAN, below
 def test_label_only_ships_a_network_of_ones_own(tmp_path):
     write_npz(tmp_path)
     own(tmp_path, f"{BUILD}    h = layers.Dense(3, name='mine')(h)\n{END}")

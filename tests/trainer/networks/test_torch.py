@@ -381,6 +381,7 @@ def test_modules_train_export_and_need_pytorch_no_more(tmp_path, monkeypatch):
     assert made.folder.is_dir()
 
 
+@pytest.mark.nightly  # by day the same calls, above
 @asked
 def test_the_page_is_followed_from_the_shell(tmp_path):
     """At most ten lines of a user's own, trained and exported by the commands of the page."""

@@ -76,6 +76,7 @@ def test_as_much_noise_as_the_target_bears_and_no_more(of_bits, tmp_path):
     assert 0.2 < found["eps"] < 5  # ten votes: a bit of each may be wrong with probability 1/4
 
 
+@pytest.mark.nightly  # by day data that bear it, above
 def test_data_that_do_not_bear_the_noise_of_eps_10_get_less(tmp_path):
     rng = np.random.default_rng(0)
     y, z = rng.integers(0, 2, 1500), rng.integers(0, 2, 1500)

@@ -103,7 +103,8 @@ def test_every_artefact_keeps_the_promise(folder, tmp_path, data, perturber):
 
 
 @pytest.mark.data
-@pytest.mark.parametrize(("name", "wanted"), [("scene", 1), pytest.param("wq", 13, marks=pytest.mark.nightly)])
+@pytest.mark.nightly  # by day of made-up vectors, above
+@pytest.mark.parametrize(("name", "wanted"), [("scene", 1), ("wq", 13)])
 def test_exported_graphs_keep_the_promise_on_all_of_scene_and_wq(data_folder, tmp_path, name, wanted):
     found = Recipe.find(name)
     hidden = importlib.import_module(f"edgeveil.trainer.datasets.loaders.{name}").load().label_names[wanted].lower()
@@ -113,6 +114,7 @@ def test_exported_graphs_keep_the_promise_on_all_of_scene_and_wq(data_folder, tm
     assert len(check_promise(exported, run)) == 5
 
 
+@pytest.mark.nightly  # by day its arithmetic: trainer/test_cleaner.py
 def test_exact_asks_for_no_error_at_all(folder, tmp_path):
     run = train(recipe(folder, perturber=CLEANER + 'method = "exact"'), tmp_path / "run")
     dataset = run.dataset()
@@ -142,6 +144,7 @@ def test_the_code_is_all_that_leaves_and_gives_the_vector_back(folder, tmp_path)
     assert np.abs(error).max() < 1e-3
 
 
+@pytest.mark.nightly  # by day its arithmetic: trainer/test_cleaner.py
 def test_laplace_moves_the_predictor_by_eps_on_average(folder, tmp_path):
     run = train(recipe(folder, perturber='kind = "noise"\neps = 0.05'), tmp_path / "run")
     exported = export(run.folder, ["workstation"], tmp_path / "export")

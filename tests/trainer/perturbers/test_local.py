@@ -85,6 +85,7 @@ def test_an_epsilon_behind_a_class_covers_all_that_leaves(trained, tmp_path):
     assert bottleneck(fitted.description(), dict(fitted.tables)).hidden_label
 
 
+@pytest.mark.nightly  # by day a reading and a class, above
 def test_a_code_of_a_codebook_is_reported(trained, tmp_path):
     codebook = {"kind": "codebook", **CODES}
     section = {"kind": "local", "of": "code", "mechanism": "oue", "epsilon": 1.0, "codebook": codebook}

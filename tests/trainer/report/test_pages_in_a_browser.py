@@ -105,6 +105,7 @@ def test_a_page_fits_and_has_no_fault(browser, tmp_path, of):
     assert found(browser, of(tmp_path)) == NOTHING
 
 
+@pytest.mark.nightly  # by day that it fits a screen, above
 @pytest.mark.parametrize("of", [report, card_of, pairs])
 def test_a_page_prints_on_two_sheets(browser, tmp_path, of):
     """What a data protection officer is given: verdict, findings, pictures, what was not tested, and the words."""
@@ -174,6 +175,7 @@ def test_a_table_sorts_and_filters_and_keeps_its_notes(browser, tmp_path):
     assert browser.evaluate("document.querySelector('#measured details[open] [aria-live]').textContent") == " 1 of 7"
 
 
+@pytest.mark.nightly  # by day its words are in the page: test_run_page.py
 def test_values_and_meanings_are_shown_under_the_pointer(browser, tmp_path):
     browser.show(report(tmp_path), width=1280)
     assert under_pointer(browser, "#measured svg g.best .dot").startswith(
@@ -192,6 +194,7 @@ def test_values_and_meanings_are_shown_under_the_pointer(browser, tmp_path):
     assert not browser.evaluate("location.hash")
 
 
+@pytest.mark.nightly  # by day a table's script, above
 def test_contents_follow_and_open_what_they_lead_to(browser, tmp_path):
     browser.show(report(tmp_path), width=1280)
     assert browser.evaluate("getComputedStyle(document.querySelector('nav')).position") == "sticky"
@@ -210,6 +213,7 @@ def test_a_page_loads_nothing_even_if_markup_were_planted(browser, tmp_path):
     assert browser.evaluate("!!document.querySelector('th button')")
 
 
+@pytest.mark.nightly  # by day what is in the file: test_run_page.py
 def test_a_page_without_its_script_has_all_of_it(browser, tmp_path):
     browser.send("Emulation.setScriptExecutionDisabled", value=True)
     try:
@@ -220,12 +224,14 @@ def test_a_page_without_its_script_has_all_of_it(browser, tmp_path):
     assert "fixed D_z" in browser.evaluate("document.querySelector('svg .row title').textContent")
 
 
+@pytest.mark.nightly  # by day other pages, above
 @pytest.mark.parametrize("of", [publication_documents.table, publication_documents.archive])
 def test_the_card_of_a_publication_fits_and_has_no_fault(browser, tmp_path, of):
     (tmp_path / "card.html").write_text(card_markdown.render(of()))
     assert found(browser, file_url(tmp_path / "card.html")) == NOTHING
 
 
+@pytest.mark.nightly  # by day sinks/test_preview.py, and other pages, above
 def test_the_preview_with_its_camera_aid_fits_and_has_no_fault(browser):
     sink = open_sink(
         "preview:0", network_receivers.OUTPUTS, network_receivers.MANIFEST, {"notes": ["simulated: no sensor"]}

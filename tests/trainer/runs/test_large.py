@@ -68,6 +68,7 @@ def pictured(tmp_path_factory):
     return train(recipe, folder / "run")
 
 
+@pytest.mark.nightly  # by day vectors, above
 def test_pictures_train_as_in_memory(pictured, tmp_path, monkeypatch):
     """Whole numbers, moved by a pixel; and class means."""
     assert_alike(pictured, stored(pictured.recipe, tmp_path / "run", monkeypatch))
@@ -107,6 +108,7 @@ def test_what_cannot_stream_is_refused_by_name_and_size(tmp_path, on_disk, monke
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.nightly  # by day an audit, above
 def test_a_codebook_learns_from_a_stated_sample(tmp_path, on_disk, monkeypatch, capsys):
     from edgeveil.trainer.perturbers.codebook import fit
 
@@ -153,6 +155,7 @@ train(one.recipe, out, classifiers=one.folder, distribute=True)
 """
 
 
+@pytest.mark.nightly  # by day one device, below
 def test_two_devices_learn_what_one_does(tmp_path):
     """A classifier from memory; and PR-GAN from disk, with the classifiers of the run that it is compared with."""
     one, out = small_run(), tmp_path / "two"

@@ -347,6 +347,7 @@ class Server(BaseHTTPRequestHandler):
         pass
 
 
+@pytest.mark.nightly  # by day a folder, below
 def test_mlflows_own_client_follows_at_an_http_address(run, tmp_path, monkeypatch):
     pytest.importorskip("mlflow", reason="mlflow-skinny is not installed: pip install 'edgeveil[mlflow]'")
     monkeypatch.chdir(tmp_path)
@@ -381,6 +382,7 @@ def test_mlflow_reads_back_from_a_folder_what_it_followed(run, tmp_path):
         tracker(f"mlflow:{tmp_path / 'file'}")
 
 
+@pytest.mark.nightly  # by day what it is told, above
 def test_wandbs_own_client_writes_a_run_without_a_network(run, monkeypatch):
     pytest.importorskip("wandb", reason="wandb is not installed: pip install 'edgeveil[wandb]'")
     monkeypatch.setenv("WANDB_MODE", "offline")

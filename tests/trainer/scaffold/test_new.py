@@ -46,6 +46,7 @@ def test_it_trains_on_vectors(tmp_path):
     assert run.perturber().input.kind == "vector"
 
 
+@pytest.mark.nightly  # by day vectors, above
 def test_it_trains_on_images(tmp_path):
     rng = np.random.default_rng(0)
     y, z = rng.integers(0, 2, ROWS), rng.integers(0, 2, ROWS)

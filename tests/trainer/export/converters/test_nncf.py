@@ -42,6 +42,7 @@ def test_int8_is_near_to_keras_on_both_interpreters(make):
     assert os.environ["NNCF_CI"] == "1"  # nothing is reported to its makers
 
 
+@pytest.mark.nightly  # by day test_keras_litert.py
 def test_the_same_bytes_twice_and_a_layer_that_stays_float():
     model = image_net()
     rows = calibration(model)

@@ -142,6 +142,7 @@ def test_the_same_model_gives_the_same_bytes_and_nothing_reaches_stdout(of_pictu
     assert capfd.readouterr().out == ""
 
 
+@pytest.mark.nightly  # by day that the bytes are the same, above
 def test_the_order_of_precisions_does_not_matter(two):
     model, rows, made = two
     assert Tf2Onnx().convert(model, ["int8", "float16", "float32"], rows) == made

@@ -153,6 +153,7 @@ def test_a_codebook_that_sends_whole_pictures_has_no_head_of_them():
         fitted(recipe)
 
 
+@pytest.mark.nightly  # by day that a seed promises nothing: test_estimators.py
 def test_a_head_of_a_seed_promises_nothing_and_is_not_exported(run, tmp_path):
     assert run.facts["head"]["promise"] is None
     with pytest.raises(BadInput, match=r"head\.random_state"):
@@ -160,6 +161,7 @@ def test_a_head_of_a_seed_promises_nothing_and_is_not_exported(run, tmp_path):
     assert not (tmp_path / "export").exists()
 
 
+@pytest.mark.nightly  # by day that a head ships: test_private_bundle.py
 def test_without_private_the_head_ships_and_nothing_is_promised_of_it(run, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(run.folder, folder)
@@ -184,6 +186,7 @@ def test_a_run_without_a_head_has_none_to_emit(run, tmp_path):
         export(folder, ["workstation"], tmp_path / "export", emit="both")
 
 
+@pytest.mark.nightly  # by day a run without a head: test_private_train.py
 def test_a_run_that_is_resumed_keeps_its_head(run, tmp_path, monkeypatch):
     folder = tmp_path / "run"
     shutil.copytree(run.folder, folder)

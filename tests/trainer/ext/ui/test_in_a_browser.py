@@ -58,6 +58,7 @@ def test_list_sort_mark_and_compare(browser, pages):
     assert under_pointer(browser, "#curves circle").startswith("one: ")
 
 
+@pytest.mark.nightly  # by day a list and two curves, above
 def test_a_curve_grows_while_its_run_trains(browser, pages, folder):
     show(browser, pages, "/run?r=going")
     count = "document.querySelectorAll('#curves circle').length"
@@ -68,6 +69,7 @@ def test_a_curve_grows_while_its_run_trains(browser, pages, folder):
     assert under_pointer(browser, "#curves circle:last-child").endswith("epoch 3: 0.75")
 
 
+@pytest.mark.nightly  # by day its page: test_pages.py
 def test_the_settings_of_a_point_are_under_the_pointer_and_a_click_shows_what_it_sends(browser, pages):
     show(browser, pages, "/sweep?at=sweep/frontier.json")
     assert under_pointer(browser, "#frontier a[href='#p1'] circle").startswith("codebook price=4: z read right 65.0 %")
@@ -80,6 +82,7 @@ def test_the_settings_of_a_point_are_under_the_pointer_and_a_click_shows_what_it
     assert browser.evaluate("document.querySelector('#p0 img').naturalWidth") == 18  # two samples of 8, a line apart
 
 
+@pytest.mark.nightly  # by day its page: test_pages.py
 def test_boards_are_filled_in_and_a_rate_is_of_two_answers(browser, pages, folder, monkeypatch):
     (folder / "boards.toml").write_text('[board.hall]\naddress = "pi@hall"\n[board.desk]\naddress = "pi@desk"\n')
     answers = iter((1, 2, 2, 2, 2, 2, 2, 2))
@@ -104,6 +107,7 @@ PAGES = ["/", "/run?r=going", "/compare?r0=one&r1=two", "/audit?at=one-export/au
 PAGES += ["/sweep?at=sweep/frontier.json", "/bundle?at=sealed/it.veil"]
 
 
+@pytest.mark.nightly  # by day pages of reports: report/test_pages_in_a_browser.py
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_fits_and_has_no_fault(browser, pages, folder, path):
     (folder / "boards.toml").write_text('[board.hall]\naddress = "pi@127.0.0.1:1"\n')

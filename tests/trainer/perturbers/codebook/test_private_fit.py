@@ -52,6 +52,7 @@ def test_a_code_is_of_its_class(run):
     assert (out["code"] // 4 == out["label"]).all()
 
 
+@pytest.mark.nightly  # by day of label-only: ext/private/test_private_train.py
 def test_a_run_that_is_resumed_spends_nothing_again(run, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(run.folder, folder)
