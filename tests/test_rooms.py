@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        97_819,
+        97_862,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -55,9 +55,9 @@ BUDGETS = {
         "145 take a module of PyTorch as an object, a range of each channel, and name classes in each other's places; "
         "85 layers of an int8 file that stay float32; 60 int8 by NNCF for Intel's PCs; 20 wheels of Kafka, NATS, "
         "serial lines and OAK cameras; "
-        "30 a resumed run that was given objects.",
+        "30 a resumed run that was given objects; 45 what an object expects, and mistakes that a walk met.",
     ),
-    "spine lines": Budget(88_104, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(88_147, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         491,
         400,
@@ -79,7 +79,7 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        86_047,
+        86_142,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
