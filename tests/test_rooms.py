@@ -56,7 +56,8 @@ BUDGETS = {
         "85 layers of an int8 file that stay float32; 60 int8 by NNCF for Intel's PCs; 20 wheels of Kafka, NATS, "
         "serial lines and OAK cameras; "
         "30 a resumed run that was given objects; 300 a search of settings by Optuna; "
-        "45 sentences of trials, restarts and locks, receivers that are not connected, no telemetry.",
+        "45 sentences of trials, restarts and locks, receivers that are not connected, no telemetry; "
+        "45 what an object expects, and mistakes that a walk met.",
     ),
     "spine lines": Budget(88_126, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
@@ -88,7 +89,8 @@ BUDGETS = {
         "of what a flash promises, of receivers and of sensors; 50 of a newcomer's mistakes with own networks; 200 of "
         "a search of settings; "
         "120 of a field engineer's second hour; "
-        "120 the marks of what waits for the night, each with the test that holds it by day.",
+        "120 the marks of what waits for the night, each with the test that holds it by day; "
+        "60 of a second walk with own networks.",
     ),
 }
 

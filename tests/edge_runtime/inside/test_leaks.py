@@ -19,7 +19,6 @@ from edgeveil.edge_runtime.ext.ledger.book import Ledger, create
 from edgeveil.edge_runtime.machine import machine_id
 from tests.support import bundles, leak_scanner, live_fakes, programs
 from tests.support.checkout import ROOT
-from tests.support.once import nightly_but
 from tests.support.promised import local_examples
 
 pytestmark = pytest.mark.programs
@@ -165,7 +164,7 @@ def test_no_fault_and_no_spent_budget_lets_a_reading_out_of_a_local_bundle(local
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("guard", nightly_but(leak_scanner.GUARDS, "perturbed frames alone", "no network"))
+@pytest.mark.parametrize("guard", leak_scanner.GUARDS)
 def test_each_guard_is_one(wide, tmp_path, guard):
     faults, bug = leak_scanner.AGAINST[guard]
 
