@@ -55,7 +55,7 @@ LIBRARIES = {
             "pi": "sudo apt install python3-opencv",
             "jetson": "JetPack has it: run with the system's own python3",
             "coral": "sudo apt-get install python3-opencv",
-            "": "pip install opencv-python-headless, or for the system's own Python sudo apt install python3-opencv",
+            "": "sudo apt install python3-opencv, or in a virtual environment pip install opencv-python-headless",
         },
         "opencv-python-headless",
     ),
@@ -112,7 +112,7 @@ LIBRARIES = {
     "paho": Library(
         "paho-mqtt",
         "module:paho.mqtt.client",
-        {"": "pip install 'paho-mqtt>=1.6,<3', or for the system's own Python sudo apt install python3-paho-mqtt"},
+        {"": "sudo apt install python3-paho-mqtt, or in a virtual environment pip install 'paho-mqtt>=1.6,<3'"},
         "paho-mqtt",
     ),
     "kafka": Library("kafka-python", "module:kafka", {"": "pip install 'edgeveil[kafka]'"}, "kafka-python"),

@@ -175,7 +175,7 @@ def test_a_library_that_is_missing_and_one_that_does_not_load_are_two_sentences_
         late_imports.opencv()
     (tmp_path / "cv2.py").unlink()
     monkeypatch.setitem(sys.modules, "cv2", None)
-    with pytest.raises(Missing, match="OpenCV, which is not here: pip install opencv-python-headless"):
+    with pytest.raises(Missing, match="OpenCV, which is not here: sudo apt install python3-opencv, or in a virtual environment pip"):
         late_imports.opencv()
 
 
