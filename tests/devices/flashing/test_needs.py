@@ -73,7 +73,7 @@ def loads(failed):
 @pytest.mark.parametrize(
     ("source", "failed", "words"),
     [
-        ("camera:0", {}, "OpenCV was expected on the board, for camera:0; it is missing. pip install"),
+        ("camera:0", {}, "OpenCV was expected on the board, for camera:0; it is missing. sudo apt"),
         ("camera:0", {"cv2": NUMPY}, f"it is there, and {OTHER}"),
         ("camera:0", {"cv2": "ImportError: libGL.so.1: cannot open"}, "and does not load (ImportError: libGL.so.1"),
         ("images:/srv/pictures", {}, "OpenCV was expected on the board, for images:/srv/pictures"),
@@ -129,7 +129,7 @@ def test_the_check_says_the_same_of_a_board_of_the_file(edgeveil, owner, new):  
     assert code == 3
     for words in (
         f"OpenCV for camera:0 {OTHER}",
-        "paho-mqtt for mqtts://broker/hall missing -> pip",
+        "paho-mqtt for mqtts://broker/hall missing -> sudo apt",
         "/etc/ca.pem for",
     ):
         assert words in missing
@@ -175,7 +175,7 @@ def test_a_library_that_is_missing_and_one_that_does_not_load_are_two_sentences_
         late_imports.opencv()
     (tmp_path / "cv2.py").unlink()
     monkeypatch.setitem(sys.modules, "cv2", None)
-    with pytest.raises(Missing, match="OpenCV, which is not here: sudo apt install python3-opencv, or in a virtual environment pip"):
+    with pytest.raises(Missing, match="OpenCV, which is not here: sudo apt install python3-opencv, or in a"):
         late_imports.opencv()
 
 
