@@ -154,11 +154,7 @@ def of_file(path: Path, shapes: Sequence[tuple[int, ...]], layout: str | None = 
 
 
 def converted(
-    program: Program,
-    name: str,
-    shapes: Sequence[tuple[int, ...]],
-    layout: str | None = None,
-    walk: Callable[..., Conversion] | None = None,
+    program: Program, name: str, shapes: Sequence[tuple[int, ...]], layout: str | None = None, walk: Any = None
 ) -> Any:
     """The Keras model of a graph, equal to it on random samples. ``walk`` is another class of ``Conversion``."""
     firsts = _layouts(program, name, shapes, layout)

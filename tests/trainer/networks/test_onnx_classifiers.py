@@ -72,7 +72,7 @@ MADE = {
     "conv, valid": conv(array(6, 4, 2, 2), auto_pad="VALID"),
     "leaky relu": one("LeakyRelu", alpha=0.2),
     "elu": one("Elu", alpha=0.7),
-    "hard sigmoid": one("HardSigmoid", alpha=0.3),
+    "hard sigmoid": one("HardSigmoid", alpha=1 / 6),
     "gelu": one("Gelu", approximate="tanh", opset=20),
     "prelu": ([node("PRelu", ["x", "w"], "y")], {"w": array(4, 1, 1)}, 17),
     "clip": ([node("Clip", ["x", "", "high"], "y")], {"high": np.float32(0.3)}, 17),
