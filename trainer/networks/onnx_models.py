@@ -26,7 +26,7 @@ OPEN = 7  # samples for which sizes of an open batch are computed
 FOLDED = {"Add", "Sub", "Mul", "Div", "Neg", "Sqrt", "Reciprocal", "Pow", "Floor", "Equal", "Where", "Cast", "Identity"}
 FOLDED |= {"Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten", "Slice", "Constant", "Concat", "Gather", "Shape"}
 # Operations by their names in ATen: of one value, of two, and over axes.
-SAME = {name: name.lower() for name in ("Relu", "Sigmoid", "Tanh", "HardSwish", "Identity", "Selu", "Softplus", "Mish")}
+SAME = {name: name.lower() for name in ("Relu", "Sigmoid", "Tanh", "HardSwish", "Identity", "Softplus", "Mish")}
 SAME |= {name: name.lower() for name in ("Exp", "Sqrt", "Abs", "Neg", "Log", "Erf", "Reciprocal")}
 SAME |= {"Dropout": "identity", "Cast": "identity"}
 OF_TWO = {name: name.lower() for name in ("Add", "Sub", "Mul", "Div")} | {"Max": "maximum", "Min": "minimum"}
@@ -184,14 +184,16 @@ class OnnxConversion(Conversion):
         return self.emit(op, self=self.refs[0], **args)
 
 
-# Each operation: the name of what it gives. What is another in ATen by some of its attributes differs when compared.
+# Each operation: the name of what it gives. What attributes change that are not read differs when compared.
 
 ONE = ("min", "max", "exponent", "value", "indices")  # inputs that are one number
 MADE: dict[str, Callable[[OnnxConversion], Ref]] = {
     "LeakyRelu": lambda c: c.of("leaky_relu", negative_slope=c.get("alpha", 0.01)),
     "Elu": lambda c: c.of("elu", alpha=c.get("alpha", 1.0)),
     "Gelu": lambda c: c.of("gelu", approximate=c.get("approximate", "none")),
-    "PRelu": lambda c: c.of("prelu", weight=c.weight(1, "flat", np.ravel)),
+    "Selu": lambda c: c.emit(
+        "mul", self=c.of("elu", alpha=c.get("alpha", 1.67326319)), other=c.get("gamma", 1.05070102)
+    ),
     "Clip": lambda c: c.of("clamp", min=c.numbers(1, "min"), max=c.numbers(2, "max")),
     "Pow": lambda c: c.of("pow", exponent=float(c.numbers(1, "exponent"))),
     "Softmax": lambda c: c.of("softmax", dim=c.get("axis", -1 if c.opset >= 13 else 1)),
@@ -216,6 +218,13 @@ MADE |= {
     kind: lambda c: c.of(REDUCED[c.at.op], dim=c.numbers(1, "axes"), keepdim=bool(c.get("keepdims", 1)))
     for kind in REDUCED
 }
+
+
+def _prelu(c: OnnxConversion) -> Ref:
+    rank, shape = len(c.given[0].axes), c.given[1].shape
+    if c.given[1].size > 1 and (*[1] * (rank - len(shape)), *shape)[2:] != (1,) * (rank - 2):
+        raise c.refuse(f"one slope, or one for each channel, was expected. {GIVE}")
+    return c.of("prelu", weight=c.weight(1, "flat", np.ravel))
 
 
 # Convolutions, dense layers and norms.
@@ -307,4 +316,4 @@ def _pad(c: OnnxConversion) -> Ref:
 
 
 MADE |= {"Conv": _conv, "MaxPool": _pool, "AveragePool": _pool, "Gemm": _gemm, "Reshape": _reshape, "Flatten": _reshape}
-MADE |= {"Unsqueeze": _unsqueeze, "Slice": _slice, "Pad": _pad}
+MADE |= {"PRelu": _prelu, "Unsqueeze": _unsqueeze, "Slice": _slice, "Pad": _pad}
