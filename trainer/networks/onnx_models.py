@@ -35,10 +35,7 @@ GLOBAL = {"GlobalAveragePool": "adaptive_avg_pool", "GlobalMaxPool": "adaptive_m
 
 
 def of_file(path: Path, shapes: Sequence[tuple[int, ...]], layout: str | None = None) -> Any:
-    """A .onnx file as a Keras model for inputs of ``shapes``, channels last, without the batch. Raises ``BadInput``.
-
-    Where its channels lie is found as of a .pt2.
-    """
+    """A .onnx file as a Keras model, as ``torch_models.of_file`` makes one of a .pt2. Raises ``BadInput``."""
     import onnx
 
     if (size := path.stat().st_size) > MOST_BYTES:
@@ -71,8 +68,7 @@ def _program(graph: Any) -> Program:
         if one.op_type == "Constant" and "value" in args:
             weights[one.output[0]] = onnx.numpy_helper.to_array(args["value"])
         args[""] = [Ref(name) if name else None for name in one.input]
-        label = one.name or f"{one.op_type}-{number}"
-        program.nodes.append(Node(one.op_type, "", args, tuple(one.output), label))
+        program.nodes.append(Node(one.op_type, "", args, (*one.output,), one.name or f"{one.op_type}-{number}"))
     fixed = {name for one in graph.node if one.op_type in ("Sub", "Div") for name in one.input}  # as of a range
     program.trained |= {name for name, one in weights.items() if one.dtype == np.float32 and one.size > 1} - fixed
     return program

@@ -303,7 +303,7 @@ BAD = {
     ),
     "other values": (
         {"nodes": [node("HardSigmoid", ["x"], "h", alpha=0.5), node("Relu", ["h"], "y")]},
-        r"HardSigmoid of the layer n-h gives other values in Keras than in ONNX Runtime, by .* of the largest\. Give it",
+        r"HardSigmoid of the layer n-h gives other values in Keras than in ONNX Runtime, by .* of the largest\. Give",
     ),
     "the batch is merged": (
         {"nodes": [node("Reshape", ["x", "s"], "y")], "weights": {"s": np.array([-1, 8], INT)}},
