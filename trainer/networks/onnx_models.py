@@ -147,8 +147,8 @@ class OnnxConversion(Conversion):
         self.proto.graph.output.extend(onnx.ValueInfoProto(name=one) for one in names if one != self.program.output)
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
-        data, places = self.proto.SerializeToString(), ["CPUExecutionProvider"]
-        return onnxruntime.InferenceSession(data, options, providers=places), names
+        data = self.proto.SerializeToString()
+        return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"]), names
 
     # What nodes are made with.
 
@@ -211,7 +211,7 @@ MADE |= {
     for kind in OF_TWO
 }
 MADE |= {
-    kind: lambda c: c.of(REDUCED[c.at.op], dim=c.numbers(1, "axes"), keepdim=bool(c.get("keepdims", 1)))
+    kind: lambda c: c.of(REDUCED[c.at.op], dim=c.numbers(1, "axes"), keepdim=c.get("keepdims", 1) > 0)
     for kind in REDUCED
 }
 
@@ -251,9 +251,8 @@ def _conv(c: OnnxConversion) -> Ref:
 
 def _pool(c: OnnxConversion) -> Ref:
     sides, own = _windows(c, sizes := c.get("kernel_shape"))
-    own |= {"kernel_size": sizes, "padding": sides, "ceil_mode": bool(c.get("ceil_mode", 0))}
-    own["count_include_pad"] = bool(c.get("count_include_pad", 0))
-    return c.of(f"{'max' if c.at.op == 'MaxPool' else 'avg'}_pool{len(sizes)}d", **own)
+    own |= {"kernel_size": sizes, "padding": sides, "count_include_pad": c.get("count_include_pad", 0)}
+    return c.of(f"{'max' if c.at.op == 'MaxPool' else 'avg'}_pool{len(sizes)}d", ceil_mode=c.get("ceil_mode", 0), **own)
 
 
 def _gemm(c: OnnxConversion) -> Ref:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from keras import layers, ops
 
-from edgeveil.trainer.networks.torch_models import Conversion, Value, converts
+from edgeveil.trainer.networks.torch_models import MOST_VALUES, Conversion, Value, converts
 
 
 def _each(value: int | Sequence[int], count: int) -> list[int]:
@@ -322,6 +322,8 @@ def _pool(
     over = [(has - size) % step for has, size, step in zip(whole, sizes, steps, strict=True)]
     if set(_each(dilation, rank)) != {1} or divisor_override is not None or (ceil_mode and any(over)):
         raise c.refuse("pooling without dilation, ceil_mode and divisor_override was expected")
+    if math.prod(whole) > MOST_VALUES:
+        raise c.refuse(f"its padding makes more than {MOST_VALUES} values of a sample")
     is_padded, shares = any(map(any, sides)), np.ones(1, np.float32)
     for has, side, size, step in zip(h.tensor.shape[1:], sides, sizes, steps, strict=False):
         within = np.pad(np.ones(has), side)  # of each window, what lies within the sample

@@ -69,7 +69,7 @@ MADE = {
     "conv, sides that differ": conv(array(6, 4, 3, 3), strides=[2, 1], pads=[0, 1, 1, 1]),
     "conv, dilated": conv(array(6, 4, 3, 3), dilations=[2, 2], pads=[2, 2, 2, 2]),
     "conv, groups": conv(array(6, 2, 3, 3), group=2),
-    "conv, depthwise": conv(array(8, 1, 3, 3), group=4, auto_pad="SAME_LOWER"),
+    "conv, depthwise": conv(array(8, 1, 2, 3), group=4, auto_pad="SAME_LOWER"),
     "conv, same": conv(array(6, 4, 4, 3), strides=[2, 2], auto_pad="SAME_UPPER"),
     "conv, valid": conv(array(6, 4, 2, 2), auto_pad="VALID"),
     "leaky relu": one("LeakyRelu", alpha=0.2),
@@ -314,6 +314,10 @@ BAD = {
         "it goes over the batch",
     ),
     "a batch of thousands": ({"nodes": FLAT, "weights": DENSE, "takes": (4096, 4, 9, 8)}, "a batch of at most 256"),
+    "a padding of thousands": (
+        {"nodes": [node("AveragePool", ["x"], "y", kernel_shape=[1, 1], pads=[9000, 0, 9000, 9000])]},
+        "avg_pool2d of the layer n-y: its padding makes more than 67108864 values",
+    ),
     "weights that grow": (
         {
             "nodes": [*DOUBLED, node("ReduceSum", ["x"], "h", axes=[1, 2, 3]), node("Add", ["h", "w26"], "y")],
@@ -346,7 +350,14 @@ def test_each_mistake_gets_one_sentence(name, tmp_path):
 def test_weights_elsewhere_and_files_that_are_not_whole_are_refused(tmp_path):
     file = write(tmp_path / "m.onnx", FLAT, DENSE)
     data = file.read_bytes()
-    for part in (b"", data[:1], data[: len(data) // 2], data[:-3], b"no model at all"):
+    for part in (
+        b"",
+        data.replace(b"MatMul", b"Mat\xd9ul"),
+        data[:1],
+        data[: len(data) // 2],
+        data[:-3],
+        b"no model at all",
+    ):
         file.write_bytes(part)
         with pytest.raises(BadInput, match=r"m.onnx cannot be taken"):
             own.read_given(file, SHAPE)
