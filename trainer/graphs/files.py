@@ -305,9 +305,10 @@ def _valid(cure: str) -> Iterator[None]:
     import onnx
     from google.protobuf.message import DecodeError
 
+    checks = onnx.checker.ValidationError, onnx.shape_inference.InferenceError
     try:
         yield
-    except (DecodeError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError, RuntimeError) as error:
+    except (DecodeError, *checks, RuntimeError, UnicodeDecodeError) as error:
         first = (str(error).strip().splitlines() or ["no message"])[0]
         raise BadInput(f"the ONNX file is not valid ({first}); {cure}.") from None
 

@@ -23,10 +23,13 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, reason
+from edgeveil.edge_runtime.manifest.model_lint import problems
 from edgeveil.models.filters import End
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.graphs import keras_file
+from edgeveil.trainer.graphs.files import read
 from edgeveil.trainer.graphs.keras_file import OURS, foreign_parts, tables
+from edgeveil.trainer.graphs.macs import Graph
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.networks import NETWORKS, Given, check_channels, own_function
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
@@ -255,7 +258,7 @@ def _without_softmax(model: Any, name: str) -> Any:
         last = last.outputs[0]._keras_history.operation
     if getattr(last, "activation", None) is keras.activations.sigmoid:
         raise BadInput(f"{name} ends with a sigmoid, and logits were expected: leave it out.")
-    if getattr(last, "activation", None) is keras.activations.softmax:
+    if getattr(last, "activation", None) in (keras.activations.softmax, keras.activations.log_softmax):
         last.activation = keras.activations.linear
     if isinstance(last, keras.layers.Softmax) and last is model.outputs[0]._keras_history.operation:
         return keras.Model(model.inputs, last.input)
@@ -401,13 +404,39 @@ def _are_alike(model: Any, file: Path) -> bool:
 
 
 def read_given(path: Path, shape: tuple[int, ...], layout: str | None = None) -> tuple[Any, Any]:
-    """A user's saved Keras model and its config, or those of a .pt2 of PyTorch for samples of ``shape``.
+    """A user's saved Keras model and its config, or those of a .pt2 of PyTorch or a .onnx for samples of ``shape``.
 
     Raises ``BadInput`` where that is none, or would run code of its own.
     """
+    if path.suffix.lower() == ".onnx":
+        model = importlib.import_module("edgeveil.trainer.networks.onnx_models").of_file(path, [shape], layout)
+        return model, json.loads(model.to_json())
     if path.suffix.lower() == ".pt2":
         return (model := _torch_models().of_file(path, [shape], layout)), json.loads(model.to_json())
     return keras_file.read(path), keras_file.config(path)
+
+
+def graph_of(path: Path, data: bytes, cannot: str, gives: str) -> Graph:
+    """The graph of anybody's .onnx or .tflite file: whole, in one file, of built-in operations, with float32 weights.
+
+    Raises ``BadInput`` with what it ``cannot`` do otherwise. It ``gives`` one output, of one input.
+    """
+    form = path.suffix[1:].lower()
+    if faults := problems(data, form):
+        raise BadInput(f"{path} cannot {cannot}: {faults[0].text}; {faults[0].cure}.")
+    try:
+        graph = read(data, form)
+    except BadInput as error:
+        raise BadInput(f"{path} cannot {cannot}: {error}") from None
+    if (len(graph.inputs), len(graph.outputs)) != (1, 1):
+        raise BadInput(
+            f"{path}: a model with one input and one output was expected; it has {len(graph.inputs)} and "
+            f"{len(graph.outputs)}. Export one from a sample to {gives}."
+        )
+    wide = [tensor.name for tensor in graph.tensors() if tensor.dtype == "float64"]
+    if wide:
+        raise BadInput(f"{path}: float32 was expected, and {wide[0]} is float64. Export it with float32 weights.")
+    return graph
 
 
 class Trained:

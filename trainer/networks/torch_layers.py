@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from keras import layers, ops
 
-from edgeveil.trainer.networks.torch_models import Conversion, Value, converts
+from edgeveil.trainer.networks.torch_models import MOST_VALUES, Conversion, Value, converts
 
 
 def _each(value: int | Sequence[int], count: int) -> list[int]:
@@ -317,23 +317,28 @@ def _pool(
     sizes, padding = _each(kernel_size, rank), _each(padding, rank)
     steps = _each(stride, rank) if stride else sizes
     h = c.last(self)
-    over = [
-        (has + 2 * pad - size) % step
-        for has, pad, size, step in zip(h.tensor.shape[1:], padding, sizes, steps, strict=False)
-    ]
+    sides = [(one, one) if isinstance(one, int) else one for one in padding]
+    whole = [has + sum(side) for has, side in zip(h.tensor.shape[1:], sides, strict=False)]
+    over = [(has - size) % step for has, size, step in zip(whole, sizes, steps, strict=True)]
     if set(_each(dilation, rank)) != {1} or divisor_override is not None or (ceil_mode and any(over)):
         raise c.refuse("pooling without dilation, ceil_mode and divisor_override was expected")
-    if any(padding) and not largest and not count_include_pad:
-        raise c.refuse("count_include_pad=True was expected, where an average has a padding")
-    if any(padding) and largest and not h.positive:
+    if math.prod(whole) > MOST_VALUES:
+        raise c.refuse(f"its padding makes more than {MOST_VALUES} values of a sample")
+    is_padded, shares = any(map(any, sides)), np.ones(1, np.float32)
+    for has, side, size, step in zip(h.tensor.shape[1:], sides, sizes, steps, strict=False):
+        within = np.pad(np.ones(has), side)  # of each window, what lies within the sample
+        counts = [size / max(1.0, within[at : at + size].sum()) for at in range(0, len(within) - size + 1, step)]
+        shares = np.multiply.outer(shares, np.array(counts, np.float32))
+    if is_padded and largest and not h.positive:
         # As -inf around, which no int8 has: each window over the edge holds what is mirrored there.
-        around = ops.pad(h.tensor, [(0, 0), *((one, one) for one in padding), (0, 0)], mode="symmetric")
-        h = replace(h, tensor=around)
+        h = replace(h, tensor=ops.pad(h.tensor, [(0, 0), *sides, (0, 0)], mode="symmetric"))
     else:
-        h = _zeros_around(c, h, [(one, one) for one in padding])
+        h = _zeros_around(c, h, sides)
     kinds = {(1, True): layers.MaxPooling1D, (1, False): layers.AveragePooling1D, (2, True): layers.MaxPooling2D}
     kind = kinds.get((rank, largest), layers.AveragePooling2D)
     pooled = c.layer(kind, h.tensor, pool_size=tuple(sizes), strides=tuple(steps), padding="valid")
+    if is_padded and not largest and not count_include_pad:
+        pooled = pooled * c.own(shares[..., None]).tensor
     return [replace(h, tensor=pooled)]
 
 

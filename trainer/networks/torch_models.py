@@ -30,6 +30,7 @@ from edgeveil.trainer.networks.own import INSTALL_TORCH
 
 OTHERWISE = 1e-4  # of the largest value: converted and own differ by less
 MOST_VALUES = 1 << 26  # of one sample in one layer
+MOST_AT_ONCE = 256  # samples in one pass of the original
 # On whole numbers alone, of sizes.
 SIZES = {f"_operator.{name}": getattr(operator, name) for name in ("add", "sub", "mul", "floordiv", "neg")}
 # What is computed once, from weights alone, besides what is converted.
@@ -112,7 +113,9 @@ def of_module(module: Any, name: str, shapes: Sequence[tuple[int, ...]]) -> Any:
         module = getattr(module, "_orig_mod", module)  # that of torch.compile
         module = copy.deepcopy(module).cpu().eval()
     except Exception as error:
-        raise BadInput(f"{name} cannot be copied: {_line(error)}. Give one whose weights are parameters.") from None
+        raise BadInput(
+            f"{name} cannot be copied: {first_line(error)}. Give one whose weights are parameters."
+        ) from None
     samples = tuple(torch.zeros((2, *_first(shape)), dtype=torch.float32, device="cpu") for shape in shapes)
     takes = " and ".join(str(tuple(one.shape)) for one in samples)
     with warnings.catch_warnings(), torch.no_grad():
@@ -121,7 +124,7 @@ def of_module(module: Any, name: str, shapes: Sequence[tuple[int, ...]]) -> Any:
             module(*samples)
         except Exception as error:
             raise BadInput(
-                f"{name} does not run on {takes}, channels first as PyTorch has them: {_line(error)}."
+                f"{name} does not run on {takes}, channels first as PyTorch has them: {first_line(error)}."
             ) from None
         try:
             sizes = tuple({0: torch.export.Dim("batch", min=1)} for _ in samples)
@@ -134,8 +137,8 @@ def of_module(module: Any, name: str, shapes: Sequence[tuple[int, ...]]) -> Any:
             torch.export.save(program, archive)
         except Exception as error:
             raise BadInput(
-                f"{name}: torch.export cannot write it as a graph, for any batch: {_line(error)}. Let no branch depend "
-                "on values or on the batch."
+                f"{name}: torch.export cannot write it as a graph, for any batch: {first_line(error)}. Let no branch "
+                "depend on values or on the batch."
             ) from None
     return converted(read_pt2(archive, name), name, shapes)
 
@@ -150,11 +153,13 @@ def of_file(path: Path, shapes: Sequence[tuple[int, ...]], layout: str | None = 
     return converted(read_pt2(path, path.name), path.name, shapes, layout)
 
 
-def converted(program: Program, name: str, shapes: Sequence[tuple[int, ...]], layout: str | None = None) -> Any:
-    """The Keras model of a graph, equal to it on random samples."""
+def converted(
+    program: Program, name: str, shapes: Sequence[tuple[int, ...]], layout: str | None = None, walk: Any = None
+) -> Any:
+    """The Keras model of a graph, equal to it on random samples. ``walk`` is another class of ``Conversion``."""
     firsts = _layouts(program, name, shapes, layout)
     inputs = [keras.Input(shape) for shape in shapes]
-    of = Conversion(program, name, inputs[0])
+    of = (walk or Conversion)(program, name, inputs[0])
     for at, one, first in zip(program.inputs, inputs, firsts, strict=True):
         rank = len(one.shape)
         of.values[at] = Value(one, (0, rank - 1, *range(1, rank - 1)) if first else tuple(range(rank)))
@@ -213,13 +218,17 @@ def _table() -> dict[str, Any]:
     return CONVERTED
 
 
-def _line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {(lines or ['no reason given'])[0][:200].rstrip('.')}"
 
 
 class Conversion:
     """A walk over a graph: the Keras tensor, or the array of weights, of each value so far."""
+
+    original = "PyTorch"
+    cure = "Write the layer with other operations"
+    open_batch = 'export it with dynamic_shapes=({0: torch.export.Dim("n")},)'
 
     def __init__(self, program: Program, name: str, sample: Any) -> None:
         self.program, self.name, self.sample = program, name, sample
@@ -266,7 +275,7 @@ class Conversion:
         except BadInput:
             raise
         except Exception as error:
-            raise self.refuse(f"it cannot be converted: {_line(error)}") from None
+            raise self.refuse(f"it cannot be converted: {first_line(error)}") from None
         for at, one in zip(node.outputs, as_keras if isinstance(as_keras, list) else [as_keras], strict=False):
             if isinstance(one, Value) and math.prod(size or 1 for size in one.tensor.shape) > MOST_VALUES:
                 raise self.refuse(f"a sample becomes more than {MOST_VALUES} values. Give a smaller model")
@@ -352,26 +361,32 @@ class Conversion:
 
     # Is it the same as the module?
 
+    def results(self, samples: dict[str, np.ndarray]) -> dict[str, Any]:
+        """Every value of the original, for such inputs."""
+        tensors = {name: _tensor(one) for name, one in {**self.program.weights, **samples}.items()}
+        for node in self.program.nodes:
+            try:
+                tensors.update(zip(node.outputs, _execute(node, tensors), strict=False))
+            except Exception as error:
+                count = len(next(iter(samples.values())))
+                raise BadInput(
+                    f"{self.name}: {node.where} does not run on {count} samples: {first_line(error)}."
+                ) from None
+        return tensors
+
     def compare(self, model: Any, inputs: Sequence[Any], firsts: Sequence[bool]) -> None:
         """Raise ``BadInput`` with the first layer that differs from the module's, on random samples."""
         rng = np.random.default_rng(0)
         count = self.program.shapes[self.program.inputs[0]][0] or 8  # in one pass of the module
+        if count > MOST_AT_ONCE:
+            raise BadInput(f"{self.name}: a batch of at most {MOST_AT_ONCE} was expected; it takes {count}.")
         samples = [rng.random((8 * count, *one.shape[1:]), np.float32) for one in inputs]
         passes: list[dict[str, Any]] = []
         for start in range(0, 8 * count, count):
-            tensors = {name: _tensor(one) for name, one in self.program.weights.items()}
-            for name, one, first in zip(self.program.inputs, samples, firsts, strict=True):
-                part = one[start : start + count]
-                tensors[name] = _tensor(np.moveaxis(part, -1, 1) if first else part)
-            for node in self.program.nodes:
-                try:
-                    tensors.update(zip(node.outputs, _execute(node, tensors), strict=False))
-                except Exception as error:
-                    raise BadInput(
-                        f"{self.name}: {node.where} does not run on {count} samples: {_line(error)}."
-                    ) from None
-            passes.append(tensors)
-        own = np.concatenate([one[self.program.output].detach().numpy() for one in passes])
+            parts = (one[start : start + count] for one in samples)
+            turned = (np.moveaxis(one, -1, 1) if first else one for one, first in zip(parts, firsts, strict=True))
+            passes.append(self.results(dict(zip(self.program.inputs, turned, strict=True))))
+        own = np.concatenate([np.asarray(one[self.program.output]) for one in passes])
         if firsts[0] and own.ndim == samples[0].ndim:
             own = np.moveaxis(own, 1, -1)
         if not _far(np.asarray(model(samples if samples[1:] else samples[0], training=False)), own):
@@ -381,14 +396,14 @@ class Conversion:
             for name in node.outputs:
                 if isinstance(value := self.values.get(name), Value):
                     computed = np.asarray(keras.Model(inputs, self.natural(value).tensor)(few, training=False))
-                    if worst := _far(computed, passes[0][name].detach().numpy()):
+                    if worst := _far(computed, np.asarray(passes[0][name])):
                         raise BadInput(
-                            f"{self.name}: {node.where} gives other values in Keras than in PyTorch, by {worst:.2g} of "
-                            "the largest. Write the layer with other operations."
+                            f"{self.name}: {node.where} gives other values in Keras than in {self.original}, by "
+                            f"{worst:.2g} of the largest. {self.cure}."
                         )
         raise BadInput(
-            f"{self.name}: what it gives for a sample depends on the batch of {count} that it was exported for: export "
-            'it with dynamic_shapes=({0: torch.export.Dim("n")},).'
+            f"{self.name}: what it gives for a sample depends on the batch of {count} that it was exported for: "
+            f"{self.open_batch}."
         )
 
 

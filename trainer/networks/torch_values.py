@@ -95,10 +95,11 @@ def _clamp(c: Conversion, self: Value, min_val: Any = -1.0, max_val: Any = 1.0, 
 def _softmax(c: Conversion, self: Value, dim: int, **others: Any) -> Value:
     v = c.natural(self) if self.flat else self
     axis = v.axes[dim]
+    if axis == len(v.axes) - 1:
+        kind = c.node.op.removeprefix("_")
+        return replace(v, tensor=c.layer(layers.Activation, v.tensor, activation=kind), positive=kind == "softmax")
     if "log" in c.node.op:
         return replace(v, tensor=ops.log_softmax(v.tensor, axis=axis), positive=False)
-    if axis == len(v.axes) - 1:
-        return replace(v, tensor=c.layer(layers.Activation, v.tensor, activation="softmax"), positive=True)
     return replace(v, tensor=c.layer(layers.Softmax, v.tensor, axis=axis), positive=True)
 
 

@@ -18,14 +18,12 @@ from pydantic import Field, model_validator
 
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
 from edgeveil.edge_runtime.manifest.detector import MAX_BUNDLE_BYTES
-from edgeveil.edge_runtime.manifest.model_lint import problems
 from edgeveil.models.filters import FUNCTIONS, OUTPUT, SAMPLE, End, Takes, ends, named, otsu, parse, shown
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export.artefact import artefact_entry, network_macs
 from edgeveil.trainer.graphs import keras_file
-from edgeveil.trainer.graphs.files import read
-from edgeveil.trainer.networks.own import ranges, read_given
+from edgeveil.trainer.networks.own import graph_of, ranges, read_given
 from edgeveil.trainer.perturbers.base import as_perturber
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.networks import PICKLES, EndOrNone, Pair, Size, check_channels, is_range
@@ -363,20 +361,7 @@ def _keras(path: Path, spec: InputSpec, stated: Wrapped) -> Any:
 def _given(path: Path, data: bytes) -> GivenFile:
     """The file with the manifest's entry for it."""
     form = path.suffix[1:].lower()
-    if faults := problems(data, form):
-        raise BadInput(f"{path} cannot ship: {faults[0].text}; {faults[0].cure}.")
-    try:
-        graph = read(data, form)
-    except BadInput as error:
-        raise BadInput(f"{path} cannot ship: {error}") from None
-    if (len(graph.inputs), len(graph.outputs)) != (1, 1):
-        raise BadInput(
-            f"{path}: a model with one input and one output was expected; it has {len(graph.inputs)} and "
-            f"{len(graph.outputs)}. Export one from a sample to a perturbed sample."
-        )
-    wide = [tensor.name for tensor in graph.tensors() if tensor.dtype == "float64"]
-    if wide:
-        raise BadInput(f"{path}: float32 was expected, and {wide[0]} is float64. Export it with float32 weights.")
+    graph = graph_of(path, data, "ship", "a perturbed sample")
     first, last = [*graph.inputs.items(), *graph.outputs.items()]
     quantised = any("Quantize" in op.kind or op.kind.startswith("QLinear") for op in graph.ops if form == "onnx")
     precision = "int8" if quantised or first[1].dtype in ("int8", "uint8") else "float32"

@@ -156,7 +156,7 @@ class Given(Section):
     trained: str | None = Field(
         default=None,
         min_length=1,
-        description="A file of Keras, .keras, or of PyTorch's torch.export, .pt2, relative to the recipe, that gives "
+        description="A .keras, a .pt2 of PyTorch's torch.export or a .onnx file, relative to the recipe, that gives "
         "logits or softmax. Left out: a model is given to `edgeveil.train`.",
     )
     low: End = Field(default=0.0, description="What it expects for the smallest value of a sample, or of each channel.")
@@ -169,11 +169,11 @@ class Given(Section):
         suffix = "keras" if self.trained is None else Path(self.trained).suffix[1:].lower()
         if suffix in PICKLES:
             raise ValueError(
-                f"a .keras or .pt2 file: a .{suffix} can run code of its writer's when it is read. Save it with "
+                f"a .keras, .pt2 or .onnx file: a .{suffix} can run code of its writer's when it is read. Save it with "
                 "model.save(FILE.keras); one of PyTorch with torch.export.save(torch.export.export(...), FILE.pt2)"
             )
-        if suffix not in ("keras", "pt2"):
-            raise ValueError("a file of Keras, .keras, or of PyTorch, .pt2; .onnx and others are no classifiers here")
+        if suffix not in ("keras", "pt2", "onnx"):
+            raise ValueError("a file of Keras, .keras, of PyTorch, .pt2, or .onnx; others are no classifiers here")
         if not is_range(self.low, self.high):
             raise ValueError("low below high")
         return self

@@ -86,8 +86,8 @@ class Classifiers(Section):
             if one is not None:
                 if one.trained is None:
                     raise BadInput(
-                        f"classifiers.{name}.trained: a file .keras or .pt2 was expected; there is none. Name it, or "
-                        f"give a model, as in edgeveil.train(recipe, out, {name}=MODEL)."
+                        f"classifiers.{name}.trained: a file .keras, .pt2 or .onnx was expected; there is none. Name "
+                        f"it, or give a model, as in edgeveil.train(recipe, out, {name}=MODEL)."
                     )
                 given.append(Path(one.trained))
         own = file_of(self.architecture)

@@ -88,6 +88,33 @@ def test_a_module_and_its_file_are_what_the_keras_model_is(name, tmp_path):
 
 
 @asked
+@pytest.mark.parametrize("batch", ["n", 2])
+@pytest.mark.parametrize("name", ["resnet", "lenet", "convnext"])
+@pytest.mark.parametrize("dynamo", [True, False], ids=["dynamo", "torchscript"])
+def test_what_torch_onnx_writes_is_the_module_that_it_was(dynamo, name, batch, tmp_path):
+    module, shape = torch_modules.made(name), torch_modules.SHAPES[name]
+    torch, file = sys.modules["torch"], tmp_path / "m.onnx"
+    if dynamo:
+        how = {"dynamic_shapes": ({0: torch.export.Dim("n")},) if batch == "n" else None, "verbose": False}
+    else:
+        how = {"input_names": ["x"], "dynamic_axes": {"x": {0: "n"}} if batch == "n" else None}
+    sample = torch.rand(2, shape[-1], *shape[:-1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(module, (sample,), str(file), dynamo=dynamo, external_data=False, **how)
+    u = np.random.default_rng(1).random((5, *shape), np.float32)
+    with torch.no_grad():
+        expected = module(torch.from_numpy(np.moveaxis(u, -1, 1).copy())).numpy()
+    model, _ = own.read_given(file, shape)
+    assert np.abs(np.asarray(model(u)) - expected).max() < 2e-5
+    assert not {"Transpose"} & {type(layer).__name__ for layer in model.layers if name in torch_modules.UNTURNED}
+    counts = [sum(np.prod(value.shape) for value in model.trainable_variables)]
+    counts.append(sum(value.numel() for value in module.parameters()))
+    norms = sum(2 * one.num_features for one in module.modules() if isinstance(one, torch.nn.BatchNorm2d))
+    assert counts[1] - norms <= counts[0] <= counts[1]  # an exporter folds norms into convolutions
+
+
+@asked
 def test_a_converted_model_learns_and_what_is_frozen_stays(tmp_path):
     from edgeveil.trainer.networks import torch_models
 

@@ -41,10 +41,13 @@ def coloured(tmp_path_factory):
     return folder
 
 
-def taken(folder, tmp_path, model, **stated):
+def taken(folder, tmp_path, model, suffix=".keras", **stated):
     """The run of a recipe whose D_y is ``model``, before any training."""
-    file = tmp_path / "dy.keras"
-    if model is not None:
+    file = tmp_path / f"dy{suffix}"
+    if suffix == ".onnx":
+        model.predict(np.zeros((1, *model.input_shape[1:])), verbose=0)  # Keras exports what was called
+        model.export(file, format="onnx", verbose=False)
+    elif model is not None:
         model.save(file)
     section = {"architecture": "small", "target": {"trained": str(file), **stated}}
     recipe = small_recipe(folder / "small.npz", kind="label-only", classifiers=section)
@@ -57,6 +60,11 @@ def taken(folder, tmp_path, model, **stated):
     ("model", "stated"),
     [
         ({}, {}),
+        ({"softmax": True}, {"suffix": ".onnx"}),
+        (
+            {"channel": 2, "size": 6, "factor": 255.0, "middle": 127.5},
+            {"suffix": ".onnx", "colours": "bgr", "size": [6, 6], "high": 255.0},
+        ),
         ({"softmax": True}, {}),
         ({"softmax": "layer"}, {}),
         ({"factor": 255.0, "middle": 127.5}, {"high": 255.0}),
@@ -67,9 +75,10 @@ def test_a_trained_classifier_is_taken_with_what_it_expects(model, stated, colou
     run = taken(coloured, tmp_path, reader(**model), **stated)
     assert run.facts["classifiers"] == {"target": {"validation_accuracy": 1.0}}
     said = " ".join(capsys.readouterr().err.split())
-    assert "dy.keras reads y in 100.0% of validation; always guessing the commonest class, 5" in said
+    file = f"dy{stated.get('suffix', '.keras')}"
+    assert f"{file} reads y in 100.0% of validation; always guessing the commonest class, 5" in said
     (record,) = run.recipe.files
-    assert record.sha256 == hashlib.sha256((tmp_path / "dy.keras").read_bytes()).hexdigest()
+    assert record.sha256 == hashlib.sha256((tmp_path / file).read_bytes()).hexdigest()
     assert record.text is None
 
 
@@ -88,6 +97,11 @@ WRONG = {
     ),
     "classes": ({"sign": -1}, {}, r"order of classes looks wrong: in another it is right in 100.0%.*those of 0, 1\."),
     "something else": ({"channel": 1}, {}, "No usual range, order of colours or order of classes mends that"),
+    "range of .onnx": (
+        {"factor": 255.0, "middle": 127.5},
+        {"suffix": ".onnx"},
+        "dy.onnx reads y in .* range looks wrong: with low = 0 and high = 255",
+    ),
     "size": ({"size": 6}, {}, r"pictures of 4 x 4 were expected; it takes 6 x 6\. State size = \[6, 6\]"),
 }
 
@@ -241,7 +255,7 @@ def test_a_file_with_code_in_it_is_refused_before_it_is_read(coloured, tmp_path,
             r"`classifiers\.target\.size`: expected a width and a height as \"64x48\"",
         ),
         ({"trained": "dy.pt"}, r"a \.pt can run code of its writer's when it is read\. .*torch\.export"),
-        ({"trained": "dy.onnx"}, r"a file of Keras, \.keras, or of PyTorch, \.pt2; \.onnx and others are no"),
+        ({"trained": "dy.tflite"}, r"a file of Keras, \.keras, of PyTorch, \.pt2, or \.onnx; others are no"),
         ({"trained": "dy.keras", "low": 1.0}, "low below high"),
         ({"trained": "dy.keras", "low": [0.0, 2.0], "high": [1.0, 1.0]}, "low below high"),
         ({"trained": "dy.keras", "low": ["0"]}, r"`classifiers\.target\.low`.*a list of one for each channel"),
@@ -267,7 +281,9 @@ def test_what_an_object_expects_is_stated_beside_it(coloured, tmp_path, monkeypa
     assert run.facts["classifiers"]["target"] == {"validation_accuracy": 1.0}
     assert Run.open(run.folder).recipe.classifiers.target.high == 255.0
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(BadInput, match=r"classifiers.target.trained: a file .keras or .pt2 was expected.*target=MODEL"):
+    with pytest.raises(
+        BadInput, match=r"classifiers.target.trained: a file .keras, .pt2 or .onnx was expected.*target=MODEL"
+    ):
         edgeveil.train(recipe, tmp_path / "other")
     assert sorted(tmp_path.iterdir()) == before
 
