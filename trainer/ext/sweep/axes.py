@@ -94,9 +94,9 @@ def points(recipes: Sequence[Recipe], axes: Sequence[Axis]) -> list[Point]:
     Raises ``BadInput`` for a span, and what ``check_keys`` does, and for a value that a recipe refuses.
     """
     if spans := [axis for axis in axes if axis.span]:
-        low, high = spans[0].span or ()
+        ends = "..".join(map(str, spans[0].span or ()))
         raise BadInput(
-            f"--axis {spans[0].key}={low}..{high}: a range is searched. Give --trials, how many settings to train, or "
+            f"--axis {spans[0].key}={ends}: a range is searched. Give --trials, how many settings to train, or "
             "name the values."
         )
     check_keys(recipes, axes)
