@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        98_216,
+        98_210,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -58,13 +58,13 @@ BUDGETS = {
         "30 a resumed run that was given objects; 45 what an object expects, and mistakes that a walk met; "
         "350 a trained .onnx classifier, node by node.",
     ),
-    "spine lines": Budget(88_501, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(88_495, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         492,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
-        "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of ONNX, 1 of the fitting of networks, 9 of formats and "
-        "of data larger than memory, 1 of what sources and sinks need on a board, 16 of receivers and sensors, 2 of a "
+        "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of ONNX, 1 of the fitting of networks, 9 of formats "
+        "and of data larger than memory, 1 of what sources and sinks need on a board, 16 of receivers and sensors, 2 of a "
         "counted Pufferfish bound, 2 of board remove, 1 of figures.",
     ),
     "folders": Budget(60, 60, "The target."),
@@ -80,7 +80,7 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        86_576,
+        86_580,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
