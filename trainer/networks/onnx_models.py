@@ -150,8 +150,6 @@ class OnnxConversion(Conversion):
         data = self.proto.SerializeToString()
         return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"]), names
 
-    # What nodes are made with.
-
     def get(self, key: str, default: Any = None) -> Any:
         """An attribute of the node."""
         return self.at.args.get(key, default)
