@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        98_558,
+        98_556,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -60,7 +60,7 @@ BUDGETS = {
         "45 what an object expects, and mistakes that a walk met; "
         "350 a trained .onnx classifier, node by node.",
     ),
-    "spine lines": Budget(88_558, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(88_556, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         493,
         400,
