@@ -141,6 +141,18 @@ def verdict(use: idle.Use, others: Sequence[str] = ()) -> dict[str, Any]:
     return {"verdict": "INVALID" if reasons else "VALID", "reasons": reasons, "use": use.document()}
 
 
+def end_turns(
+    script: Script, options: argparse.Namespace, watch: idle.Watch, rows: Sequence[Mapping[str, Any]], most: float
+) -> int:
+    """Record ``rows`` of things that were timed in turns; 3 where the machine was busy, or a quotient is further than
+    ``most`` from 1, else 0."""
+    judged = verdict(watch.use())
+    facts = {"turns": options.turns, "seconds_a_turn": options.seconds, **judged, "rows": rows, **here()}
+    write(options.out, script.made_by(options), facts)
+    print(judged["verdict"], *judged["reasons"])
+    return 0 if not judged["reasons"] and all(abs(row["quotient"] - 1) <= most for row in rows) else 3
+
+
 def read(path: Path) -> dict[str, Any]:
     """A record, or nothing where there is none yet."""
     return json.loads(path.read_text()) if path.is_file() else {}

@@ -185,11 +185,7 @@ def main() -> int:
             row["quotient"],
             row["interval"],
         )
-    judged = record.verdict(watch.use())
-    facts = {"turns": options.turns, "seconds_a_turn": options.seconds, **judged, "rows": rows, **record.here()}
-    record.write(options.out, script.made_by(options), facts)
-    print(judged["verdict"], *judged["reasons"])
-    return 0 if not judged["reasons"] and all(abs(row["quotient"] - 1) <= MOST for row in rows) else 3
+    return record.end_turns(script, options, watch, rows, MOST)
 
 
 if __name__ == "__main__":

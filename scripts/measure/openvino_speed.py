@@ -89,11 +89,7 @@ def main() -> int:
     watch = record.watch(options)
     with tempfile.TemporaryDirectory() as folder:
         rows = [measured(name, Path(folder), options.turns, options.seconds) for name in NETWORKS]
-    judged = record.verdict(watch.use())
-    facts = {"turns": options.turns, "seconds_a_turn": options.seconds, **judged, "rows": rows, **record.here()}
-    record.write(options.out, script.made_by(options), facts)
-    print(judged["verdict"], *judged["reasons"])
-    return 0 if not judged["reasons"] and all(abs(one["quotient"] - 1) <= MOST for one in rows) else 3
+    return record.end_turns(script, options, watch, rows, MOST)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def rows(dataset, model, budget=BUDGET):
     return {(row.name, row.figure): row for row in found}
 
 
-@pytest.mark.nightly  # by day of what leaves: test_probes.py
+@pytest.mark.nightly  # by day the probes of what is sent: test_probes.py
 def test_rows_that_are_remembered_are_recognised_by_both_attacks(dataset, remembering):
     found = rows(dataset, remembering)
     assert list(found) == [

@@ -382,7 +382,7 @@ def test_mlflow_reads_back_from_a_folder_what_it_followed(run, tmp_path):
         tracker(f"mlflow:{tmp_path / 'file'}")
 
 
-@pytest.mark.nightly  # by day what it is told, above
+@pytest.mark.nightly  # by day its arguments, above
 def test_wandbs_own_client_writes_a_run_without_a_network(run, monkeypatch):
     pytest.importorskip("wandb", reason="wandb is not installed: pip install 'edgeveil[wandb]'")
     monkeypatch.setenv("WANDB_MODE", "offline")

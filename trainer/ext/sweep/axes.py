@@ -191,8 +191,8 @@ class Task:
 
         load_tensorflow()
         recipe = Recipe.parse(self.recipe, origin=self.name, taken=None)
-        how = {"floor": self.floor, "budget": self.budget, "attacks": self.attacks, "searched": self.searched}
-        return measure_point(recipe, out=out, **how)  # type: ignore[arg-type]
+        about = recipe, self.floor, out, self.budget, self.attacks
+        return measure_point(*about, searched=self.searched)
 
 
 def measured(

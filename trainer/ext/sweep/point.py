@@ -49,7 +49,7 @@ SHOWN = 10  # samples in the picture of a point
 
 
 def measure_point(
-    recipe: Recipe, *, floor: bool, out: Path, budget: str, attacks: str, searched: bool = False
+    recipe: Recipe, floor: bool, out: Path, budget: str, attacks: str, *, searched: bool = False
 ) -> dict[str, Any]:
     """The document of one point: figures, or ``failed`` and why. ``floor`` measures label-only on the recipe's data.
 
