@@ -76,13 +76,12 @@ def _search(
 ) -> tuple[list[Point], list[dict[str, Any]]]:
     optuna = _optuna()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # of three arguments, by name
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # of two arguments, by name
         sampler = optuna.samplers.TPESampler(
             seed=recipe.seed,
             n_startup_trials=max(STARTS, trials // STARTS),
             multivariate=True,
             constant_liar=at_once > 1,
-            constraints_func=lambda trial: (trial.user_attrs["missed"],),
         )
     study = optuna.create_study(directions=["minimize", "maximize"], sampler=sampler)
     rng = np.random.default_rng([recipe.seed, len(axes)])
@@ -185,8 +184,7 @@ def objectives(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tell(optuna: Any, study: Any, trial: Any, line: Mapping[str, Any]) -> None:
-    """What a trial came to. One that misses the limit of y has the worst values, and by how much it missed."""
-    trial.set_user_attr("missed", line.get("pruned", 0.0))
+    """What a trial came to. One that misses the limit of y has the worst values."""
     if "failed" in line:
         study.tell(trial, state=optuna.trial.TrialState.FAIL)
     else:
