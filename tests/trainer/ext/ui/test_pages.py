@@ -39,7 +39,8 @@ def ask(pages, path, method="GET", **headers):
 def test_the_token_is_needed_and_leaves_the_address_at_once(pages):
     assert len(pages.token) >= 32
     assert ask(pages, "/", Host=f"127.0.0.1:{pages.port}")[0] == 403
-    assert ask(pages, "/", Authorization=f"Bearer {pages.token[:-1]}x")[0] == 403
+    other = "y" if pages.token[-1] == "x" else "x"
+    assert ask(pages, "/", Authorization=f"Bearer {pages.token[:-1]}{other}")[0] == 403
     assert ask(pages, f"/?token={pages.token[:-1]}", Host="localhost")[0] == 403
     code, headers, text = ask(pages, f"/?token={pages.token}", Host="localhost")
     assert (code, headers["Location"], text) == (303, "/", "")
