@@ -7,13 +7,15 @@ from torch import nn
 
 
 def classifier(spec: Any) -> nn.Module:
-    """Strided convolutions with batch norm and SiLU for pictures; for vectors dense layers with batch norm and GELU."""
+    """Convolutions with batch norm, SiLU and pooling for pictures; for vectors dense layers with batch norm and GELU."""
     if len(spec.shape) == 1:
         norm = nn.Linear(spec.shape[0], 256), nn.BatchNorm1d(256), nn.GELU(), nn.Dropout(0.3)
         return nn.Sequential(*norm, nn.Linear(256, 96), nn.SiLU(), nn.Linear(96, spec.classes))
-    body = nn.Conv2d(spec.shape[-1], 32, 3, 2, 1), nn.BatchNorm2d(32), nn.SiLU()
-    more = nn.Conv2d(32, 64, 3, 2, 1), nn.BatchNorm2d(64), nn.SiLU(), nn.Flatten()
-    return nn.Sequential(*body, *more, nn.LazyLinear(128), nn.SiLU(), nn.Dropout(0.3), nn.Linear(128, spec.classes))
+    layers: list[nn.Module] = []
+    for has, gives in ((spec.shape[-1], 24), (24, 48), (48, 64)):
+        layers += [nn.Conv2d(has, gives, 3, padding=1), nn.BatchNorm2d(gives), nn.SiLU(), nn.MaxPool2d(2)]
+    head = nn.Flatten(), nn.LazyLinear(96), nn.SiLU(), nn.Dropout(0.3), nn.Linear(96, spec.classes)
+    return nn.Sequential(*layers, *head)
 
 
 def slight(layer: Any) -> Any:
@@ -23,11 +25,23 @@ def slight(layer: Any) -> Any:
     return layer
 
 
-class UNet(nn.Module):
-    """Down twice, up twice, with a skip between; what it gives is added to the sample. ``resized``: it goes up by
-    resizing, for boards whose runtime has no newer transposed convolution."""
+class Residual(nn.Module):
+    """Two convolutions whose result is added to what came in."""
 
-    def __init__(self, deep: int, *, resized: bool = False) -> None:
+    def __init__(self, wide: int) -> None:
+        super().__init__()
+        self.inside = nn.Sequential(nn.Conv2d(wide, wide, 3, 1, 1), nn.ReLU(), nn.Conv2d(wide, wide, 3, 1, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The next features."""
+        return torch.relu(x + self.inside(x))
+
+
+class UNet(nn.Module):
+    """Down twice, ``blocks`` residual blocks, up twice, with a skip between; what it gives is added to the sample.
+    ``resized``: it goes up by resizing, for boards whose runtime has no newer transposed convolution."""
+
+    def __init__(self, deep: int, *, blocks: int = 0, resized: bool = False) -> None:
         super().__init__()
 
         def up(has: int, gives: int) -> tuple[nn.Module, ...]:
@@ -35,7 +49,8 @@ class UNet(nn.Module):
             return by_size if resized else (nn.ConvTranspose2d(has, gives, 4, 2, 1),)
 
         self.first = nn.Sequential(nn.Conv2d(deep, 16, 3, 2, 1), nn.ReLU())
-        self.low = nn.Sequential(nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU(), *up(32, 16), nn.ReLU())
+        body = [Residual(32) for _ in range(blocks)]
+        self.low = nn.Sequential(nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU(), *body, *up(32, 16), nn.ReLU())
         self.last = nn.Sequential(*up(32, deep), nn.Tanh())
         slight(self.last[-2])
 
@@ -60,7 +75,7 @@ class Change(nn.Module):
 
 def generator(spec: Any) -> nn.Module:
     """The one for such samples."""
-    return Change(spec.shape[0]) if len(spec.shape) == 1 else UNet(spec.shape[-1])
+    return Change(spec.shape[0]) if len(spec.shape) == 1 else UNet(spec.shape[-1], blocks=2)
 
 
 def resizing(spec: Any) -> nn.Module:

@@ -141,6 +141,24 @@ def test_the_choice_is_the_nearest_to_med_above_the_floor():
     assert min([below_the_floor, wreck], key=lambda j: j.rank(**rule)) is wreck
     worse = verdict(target_accuracy=0.9, med_cross_entropy=0.67)
     assert min([worse, below_the_floor], key=lambda j: j.rank(**rule)) is below_the_floor
+    flat = verdict(sensitive_accuracy=0.7, sensitive_excess=0.08, med_cross_entropy=0.69)
+    assert min([flat, chosen], key=lambda j: j.rank(**rule)) is chosen
+
+
+def test_the_excess_is_what_d_z_has_above_a_guess_and_below_it():
+    """Logits of D_z are the samples: right in 60 % of 400 rows, in all, or in none, where a guess has 60 %."""
+    z = np.arange(400) % 5 // 3  # 0 in 60 %
+    theta, y = np.array([[0.6, 0.4]]), np.zeros(400, np.int64)
+    noise = 2 * np.sqrt(0.6 * 0.4 / 400)
+
+    def excess(right):
+        logits = np.eye(2, dtype=np.float32)[np.where(right, z, 1 - z)]
+        same = tf.keras.layers.Activation("linear")
+        return score_checkpoint(logits, logits, y, z, theta=theta, target=same, sensitive=same).sensitive_excess
+
+    assert excess(z == 0) == 0
+    assert excess(np.full(400, True)) == pytest.approx(0.4 - noise)
+    assert excess(np.full(400, False)) == pytest.approx(0.6 - noise)
 
 
 def test_judging_agrees_with_the_loss():
