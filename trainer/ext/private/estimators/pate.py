@@ -23,6 +23,7 @@ from scipy.optimize import brentq, minimize
 from scipy.special import softmax
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
+from threadpoolctl import threadpool_limits
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.ext.private.cover import Guarantee
@@ -97,7 +98,9 @@ def softmax_regression(x: np.ndarray, y: np.ndarray, classes: int, regularizatio
         loss = (np.log(total[:, 0]) - scores[rows, y]).mean()
         return float(loss + regularization / 2 * flat @ flat), slope.ravel()
 
-    found = minimize(risk, np.zeros(classes * x.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": MOST_STEPS})
+    with threadpool_limits(1, user_api="blas"):  # threads that wait for each other take ten times as long
+        start = np.zeros(classes * x.shape[1])
+        found = minimize(risk, start, jac=True, method="L-BFGS-B", options={"maxiter": MOST_STEPS})
     return np.asarray(found.x).reshape(classes, -1)
 
 
