@@ -74,16 +74,17 @@ BUDGETS = {
     "modules under 40 lines": Budget(3, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
     "scripts lines": Budget(
-        10_059,
+        10_115,
         7_000,
         "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters; PyTorch next to "
         "Keras, and other boosting next to ours, in one run each; 50 the wait for a quiet machine and the marked parts "
         "of pages, which only scripts use; 120 searches next to grids; "
-        "450 ten minutes under faults, another camera, and bench next to own loops.",
+        "450 ten minutes under faults, another camera, and bench next to own loops; "
+        "45 PR-GAN in ten seeds.",
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        87_068,
+        87_090,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
@@ -92,7 +93,8 @@ BUDGETS = {
         "120 of a field engineer's second hour; "
         "120 the marks of what waits for the night, each with the test that holds it by day; "
         "60 of a second walk with own networks; "
-        "400 of .onnx classifiers.",
+        "400 of .onnx classifiers; "
+        "20 the choice of a checkpoint.",
     ),
 }
 
