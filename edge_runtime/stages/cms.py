@@ -39,8 +39,8 @@ class Hashes(object):
         words = np.frombuffer(b"".join(hashlib.sha256(name).digest()[:24] for name in names), "<u8")
         self._factors = (words % np.uint64(PRIME)).astype(np.int64).reshape(rows, 3)
 
-    def places(self, row: np.ndarray, category: np.ndarray) -> np.ndarray:
-        """Where the functions ``row`` put categories, int64; both int64, of shapes that go together."""
+    def places(self, row: Any, category: np.ndarray) -> np.ndarray:
+        """Where the functions ``row`` put categories, int64 (n,); ``row`` is one number or int64 (n,)."""
         a, b, c = np.moveaxis(self._factors[row], -1, 0)
         # A factor has 31 bits and a category 20: int64 holds each product.
         return ((((a * category + b) % PRIME) * category + c) % PRIME) % self.width

@@ -245,8 +245,8 @@ def _code(
 
 
 def _of_category(section: Local, input_: str, k: int, rng: np.random.Generator) -> Design:
-    more = {"once": section.instantaneous, "seed": int(rng.integers(2**53))}
-    design = of_category(section.mechanism, input_, k, section.epsilon, **more)
+    once, seed = section.instantaneous, int(rng.integers(2**53))
+    design = of_category(section.mechanism, input_, k, section.epsilon, once=once, seed=seed)
     return design if section.hold == "none" or section.instantaneous is not None else held(design)
 
 

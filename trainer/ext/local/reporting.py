@@ -81,7 +81,7 @@ class Sketch:
     def totals(self, into: np.ndarray) -> np.ndarray:
         """The sum (width,) of the reports' signs at each category's place, of such sums."""
         categories, total = np.arange(self.width), np.zeros(self.width, np.int64)
-        for row in np.flatnonzero(into.any(axis=1)):
+        for row in np.flatnonzero(into.any(axis=1)).tolist():
             total += into[row, self.hashes.places(row, categories)]
         return total
 

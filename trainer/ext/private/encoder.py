@@ -25,7 +25,7 @@ from edgeveil.trainer.ext.private.per_example import Loss
 from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.progress import progress, say
 from edgeveil.trainer.recipe.private import Head as Section
-from edgeveil.trainer.recipe.private import Private
+from edgeveil.trainer.recipe.private import PateHead, Private
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.run import Head, Log
 
@@ -218,7 +218,7 @@ def _units(dataset: Dataset) -> list[np.ndarray]:
     return [np.array([row]) for row in range(len(index))] if dataset.units is None else dataset.units.rows(index)
 
 
-def _check_pate(section: Section, dataset: Dataset) -> None:
+def _check_pate(section: PateHead, dataset: Dataset) -> None:
     """Raise ``BadInput`` where the data do not name people, or people, teachers and queries do not fit."""
     from edgeveil.trainer.ext.private.estimators import pate
 
@@ -237,7 +237,7 @@ def _check_pate(section: Section, dataset: Dataset) -> None:
         raise BadInput(f"[head]: {error}") from None
 
 
-def _roles(section: Section, dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
+def _roles(section: PateHead, dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
     """The mask of the first slice's rows that count as public, and whose each other one is: by each one's own hash."""
     index, units = dataset.part("classifiers").index, dataset.units
     if units is None:
@@ -246,7 +246,7 @@ def _roles(section: Section, dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
     return public, units.number[index][~public]
 
 
-def _pate(section: Section, dataset: Dataset, seen: Callable[[np.ndarray], np.ndarray]) -> tuple[Head, dict[str, Any]]:
+def _pate(section: PateHead, dataset: Dataset, seen: Callable[[np.ndarray], np.ndarray]) -> tuple[Head, dict[str, Any]]:
     """As ``fit``, of a student: its own rows are those of people whose readings count as public, in random order."""
     part = dataset.part("classifiers")
     public, people = _roles(section, dataset)
