@@ -298,12 +298,12 @@ def write_report(
     *,
     bench: Path | None = None,
     pictures: bool = False,
-    comparison: tuple[Path, str] | None = None,
+    comparison: tuple[Path, list[str]] | None = None,
 ) -> Path:
     """Write the page about a finished run, its audited export folder and, where given, its bundle and bench.json.
 
     ``pictures`` also shows raw samples next to perturbed ones: off by default, since they are personal data.
-    ``comparison`` is a PNG of ``edgeveil.trainer.report.pictures`` and its description.
+    ``comparison`` is a PNG of ``edgeveil.trainer.report.pictures`` and the lines that describe it.
     Raises ``BadInput`` if the export was not audited or a file is not what it should be.
     """
     from edgeveil.trainer.export.folder import ExportFolder
@@ -322,7 +322,7 @@ def write_report(
         "bench": None if measured is None else speed_facts(measured),
         "speed": None if measured is None else headline(measured),
         "comparison": None if comparison is None else drawing.file(comparison[0]),
-        "comparison_says": "" if comparison is None else comparison[1],
+        "comparison_says": [] if comparison is None else comparison[1],
         "curves": curves(source.metrics()),
         "training_note": "Losses and accuracies by epoch, as recorded while training; none of it is an audit.",
         "boards": folder.report.get("profiles", []),

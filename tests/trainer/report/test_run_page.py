@@ -76,7 +76,7 @@ def values(audit: dict, **changes: object) -> dict:
         "curves": curves(lines),
         "training_note": "as recorded",
         "comparison": picture,
-        "comparison_says": "why this one",
+        "comparison_says": ["why this one"],
         "boards": [{"profile": "coral-dev-board", "artefact": "tflite-int8", "status": "exported", "audited": "it"}],
         "identities": page_facts.identities(audit, {"models": {}}, None),
         "pictures": [{"before": None, "after": picture, "label": "parity: even"}],
