@@ -56,7 +56,7 @@ _PAGE = """<!doctype html>
 <main>
 <h1>Output of this sensor <span id="state" role="status">...</span></h1>
 {notes}
-<p class="soft">This is what is sent. The raw picture is never shown, here or anywhere.</p>
+<p class="soft">This is what is sent. The raw picture of a sensor is never shown, here or anywhere.</p>
 <div id="parts">
 {scene}<section id="pictures">{pictures}
 <figure id="minute" hidden><canvas id="strip" width="720" height="60" role="img"

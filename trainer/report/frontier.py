@@ -129,6 +129,13 @@ def identities(audit: Mapping[str, Any], manifest: Mapping[str, Any], bundle: Pa
     return pairs
 
 
+def sent(manifest: Mapping[str, Any]) -> str:
+    """The outputs of a manifest in words: name, type and shape of each."""
+    shapes = (" x ".join(map(str, one["shape"])) for one in manifest["outputs"])
+    named = ((one["name"], one["dtype"], shape) for one, shape in zip(manifest["outputs"], shapes, strict=True))
+    return "; ".join(f"{name}, {dtype}{' of ' * bool(shape)}{shape}" for name, dtype, shape in named)
+
+
 def is_development(bundle: Path | None) -> bool:
     """Whether a bundle calls itself a development one. For display only: the bundle is not verified."""
     if bundle is None:
@@ -314,9 +321,11 @@ def write_report(
         raise BadInput(f"{export} was not audited, and a report shows the audit: run `edgeveil audit {export}` first.")
     audit = folder.audit
     measured = None if bench is None else read_bench(bench)
+    facts = summary(audit)
     values = {
-        **summary(audit),
+        **facts,
         "title": source.recipe.name,
+        "provenance": [("Sent for each sample", sent(folder.manifest)), *facts["provenance"]],
         "substituted": SUBSTITUTED if folder.manifest["perturber"]["substituted"] else "",
         "development": is_development(bundle),
         "bench": None if measured is None else speed_facts(measured),

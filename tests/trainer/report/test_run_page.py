@@ -258,6 +258,14 @@ def test_raw_readings_are_shown_only_when_asked_for(audit, monkeypatch):
     assert before in frontier.render(values(audit, **loud))
 
 
+def test_what_is_sent_for_a_sample_is_said_with_type_and_shape():
+    outputs = [
+        {"name": "frame", "dtype": "uint8", "shape": [8, 8, 1]},
+        {"name": "label", "dtype": "int64", "shape": []},
+    ]
+    assert page_facts.sent({"outputs": outputs}) == "frame, uint8 of 8 x 8 x 1; label, int64"
+
+
 def test_an_export_that_changed_since_the_audit_is_called_out(audit):
     models = {"generator": {"artefacts": {"tflite-int8": {"sha256": "ab" * 32}}}}
     assert "another file" not in page_facts.identities(audit, {"models": models}, None)[0][1]
