@@ -179,9 +179,6 @@ def _costs(model: str, network: Any, made: Sequence[Artefact]) -> dict[str, Any]
     return {"model": model, **{name: cost._asdict() for name, cost in by_artefact.items()}}
 
 
-CALIBRATION_ROWS = 256
-
-
 def export(
     run: Path,
     profiles: Sequence[str],
@@ -256,7 +253,7 @@ def _export(
             f"{artefact.why_not(fitted.kind, chosen[0].artefacts[0])}."
         )
     layers.check_mixed(keep_float, chosen, exported, given=fitted.given is not None)
-    formats = [one.format for one in exported if one.format != "numpy"]
+    formats = [artefact.base(one.name) for one in exported if one.format != "numpy"]
     # Next to a file that was given may stand networks of ours, which bring its input and output to the sample's.
     ours = any(not isinstance(network, GivenFile) for network in fitted.models.values())
     converters = converter.choose(chosen, formats, keep_float) if ours else {}
@@ -308,7 +305,7 @@ def calibration_samples(run: Run, fitted: FittedPerturber, rng: np.random.Genera
     if run.recipe.private is not None:
         return golden.candidates(fitted).x, PUBLIC
     part, _ = fit_and_validation(run.dataset(), "perturber")
-    return part.x[np.sort(rng.permutation(len(part))[:CALIBRATION_ROWS])], DATA
+    return part.x[np.sort(rng.permutation(len(part))[: runners.CALIBRATION_ROWS])], DATA
 
 
 def _convert(
