@@ -113,7 +113,7 @@ def _activation(layer: Any) -> str:
 
 
 def _is_relu(layer: Any) -> bool:
-    return type(layer).__name__ in RELUS or _activation(layer) in ("relu", "relu6") and not layer.weights
+    return type(layer).__name__ in RELUS or (_activation(layer) in ("relu", "relu6") and not layer.weights)
 
 
 def _fixed(layer: Any) -> tuple[float, float] | None:

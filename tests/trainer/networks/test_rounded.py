@@ -1,4 +1,4 @@
-"""A network with the steps of int8 in it: near the files that the converters make, and trained through its roundings."""
+"""A network with the steps of int8 in it: near the files that converters make, and trained through its roundings."""
 
 import numpy as np
 import pytest
@@ -78,5 +78,5 @@ def test_ranges_follow_the_network():
 
 
 def test_weights_that_it_cannot_round_are_named():
-    with pytest.raises(BadInput, match="Conv2D and Dense layers.*got BatchNormalization 'batch_norm.*Leave"):
+    with pytest.raises(BadInput, match=r"Conv2D and Dense layers.*got BatchNormalization 'batch_norm.*Leave"):
         check(image_net())
