@@ -149,10 +149,10 @@ def test_a_solver_that_does_not_end_promises_nothing(monkeypatch):
     [
         ({"data_norm": None}, "public bound on the Euclidean norm"),
         ({"target_bounds": None}, "target_bounds"),
-        ({"l1": -1.0}, "l1 of 0 or more"),
-        ({"radius": 0.0}, "radius above 0"),
+        ({"l1": -1.0}, "l1 of 0 to 1e"),
+        ({"radius": 0.0}, "radius of 1e-06 to 1e"),
         ({"epsilon": 0.0}, "epsilon above 0"),
-        ({"ridge": math.nan}, "ridge of 0 or more"),
+        ({"ridge": math.nan}, "ridge of 0 to"),
     ],
 )
 def test_what_it_cannot_do_without(settings, words):
