@@ -19,7 +19,6 @@ from typing import Any, Protocol
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from scipy.special import softmax
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.ext.private.per_example import Claim, Clipped, Loss, noise_for
@@ -182,6 +181,8 @@ def noisy_mean(sums: Sequence[np.ndarray], made: Plan, noise: Noise, *, share: f
 def clipped_sum(x: np.ndarray, hot: np.ndarray, weights: np.ndarray, clip: float) -> np.ndarray:
     """The sum (classes, d) over rows x (n, d) of each one's gradient of the cross entropy at ``weights`` (classes, d),
     cut to the length ``clip``; ``hot`` (n, classes) has a 1 at the class of each."""
+    from scipy.special import softmax  # an export, which adds no noise, would load it too
+
     slope = softmax(x @ weights.T, axis=1) - hot
     # A row's gradient is the product of both, and so is its norm.
     norms = np.linalg.norm(slope, axis=1) * np.linalg.norm(x, axis=1)
