@@ -1,4 +1,4 @@
-"""What the papers' slides name beside their own: count-mean sketches, a private lasso, PATE.
+"""What the papers' slides name next to their own: count-mean sketches, a private lasso, PATE.
 
 Records docs/results/dp/slides.json; the page is docs/results/slides.md. Noise is the operating system's, so two runs
 differ. Some minutes on one core. EDGEVEIL_DATA holds the census.
