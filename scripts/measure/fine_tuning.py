@@ -61,7 +61,7 @@ quick = {{ rows = 1797, classifier_epochs = 60, epochs = 40 }}
 [limits]
 target_accuracy = 0.9
 """
-TUNING = ["perturber.int8.epochs=30"]
+TUNING = ["perturber.int8.epochs=20"]
 ARTEFACTS = ("tflite-float32", "tflite-int8", "onnx-int8")
 
 

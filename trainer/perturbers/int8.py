@@ -47,10 +47,12 @@ def fine_tune(
 ) -> None:
     """Fine-tune ``generator`` in place where int8 loses more than the margin; print and record what was found.
 
-    ``rows`` are its inputs to calibrate on, by name. ``of`` makes, of a rounded network, what trains and judges it and
-    all that a checkpoint must hold; ``score`` judges any network with a floor of y. ``chosen`` is the epoch that the
-    generator is of. The epochs change nothing where none is better than no fine-tuning. Raises ``LimitNotMet`` where
-    training diverges.
+    Each epoch trains it as it is and then rounded, since the same weights ship as float32, and is as good as the worse
+    of both; where none is better than no fine-tuning, nothing changes.
+
+    ``rows`` are its inputs to calibrate on, by name. ``of`` makes, of a network, what trains and judges it and all that
+    a checkpoint must hold; ``score`` judges any network with a floor of y. ``chosen`` is the epoch that the generator
+    is of. Raises ``LimitNotMet`` where training diverges.
     """
     from edgeveil.trainer.networks.rounded import Rounded
     from edgeveil.trainer.runs.checkpoint_score import run_epochs
@@ -69,9 +71,12 @@ def fine_tune(
         return
     say(f"{lost}, which loses more than {section.margin:g}: fine-tuning with its steps, {section.epochs} epochs.")
     epoch, judged, trained = of(rounded.model)
+    exactly, _, also = of(generator)
+    trained |= {"exact_optimizer": also["generator_optimizer"]}
 
     def measured(number: int) -> dict[str, float]:
-        rounded.measure(rows)  # before, since a resumed training has other ranges than at its end
+        exactly(number)
+        rounded.measure(rows)
         losses = epoch(number)
         rounded.measure(rows)
         return losses
@@ -80,7 +85,6 @@ def fine_tune(
     ships = {"generator": generator}
 
     def worse(number: int) -> Judged:
-        # The same weights ship as float32.
         return max(judged(number, least), score(generator, least), key=lambda one: list(one.rank or ()))
 
     how: dict[str, Any] = {"epoch": measured, "judged": worse}
