@@ -23,7 +23,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
+from edgeveil.edge_runtime.errors import BadInput, LimitNotMet, PrivacyStop
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.audit.floor import examine
@@ -121,7 +121,7 @@ def compared(data: str, framework: str, seed: int, out: Path) -> dict[str, Any]:
         made = export(run.folder, ["workstation"], place.with_name(f"{place.name}-export"), replace=True)
         subject = Subject(made.manifest, made.members, "tflite-int8")
         facts |= {"sha256": subject.sha256(), "parity": made.report["parity"]}
-    except BadInput as error:
+    except (BadInput, PrivacyStop) as error:
         subject = Subject({}, {}, KERAS)
         facts["not_exported"] = str(error)
     return {"data": data, "framework": framework, "seed": seed, **facts, "audit": examined(run, subject, data, seed)}

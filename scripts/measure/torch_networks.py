@@ -7,7 +7,7 @@ from torch import nn
 
 
 def classifier(spec: Any) -> nn.Module:
-    """Convolutions with batch norm, SiLU and pooling for pictures; for vectors dense layers with batch norm and GELU."""
+    """For pictures convolutions with batch norm, SiLU and pooling; for vectors dense layers with batch norm, GELU."""
     if len(spec.shape) == 1:
         norm = nn.Linear(spec.shape[0], 256), nn.BatchNorm1d(256), nn.GELU(), nn.Dropout(0.3)
         return nn.Sequential(*norm, nn.Linear(256, 96), nn.SiLU(), nn.Linear(96, spec.classes))

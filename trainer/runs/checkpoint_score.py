@@ -45,10 +45,9 @@ class CheckpointScore:
 
         Best are those whose best reader has y right at least as often as ``floor``; of them those within
         ``most_distance``, because a generator may destroy its input to deceive a confident D_z; of them those whose
-        D_z has z right as often as the guess from y alone (one that is always wrong reveals as much as one that is
-        always right); of them the one whose D_z is nearest to MED: its cross-entropy alone is flat over the last epochs,
-        between which the accuracy of D_z moves by ten points on MNIST. Where none meets the floor, the best read y is
-        best.
+        D_z has z right as often as the guess from y (one that is always wrong reveals as much as one that is always
+        right); of them the one nearest to MED. The last alone is flat over late epochs, between which the accuracy of
+        D_z moves by ten points on MNIST. Where none meets the floor, the best read y is best.
         """
         if self.kept_accuracy < floor:
             return (1.0, -self.kept_accuracy)

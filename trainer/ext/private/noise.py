@@ -3,8 +3,9 @@
 The generators of numpy and TensorFlow are not secret: who sees enough of their output can tell the rest of it.
 ``Secret`` is for every claim; ``Seeded`` has the same laws from a seed, for tests, and carries no claim.
 
-Float64 noise is not exact: the last bits of a sum tell something of what was added to (Mironov 2012). Laplace noise is
-OpenDP's, which is safe against that; for the others the guarantee says that it leaves this out.
+Float64 noise is not exact: the last bits of a sum tell something of what was added to (Mironov 2012). Laplace noise and
+Gaussian noise on whole numbers are OpenDP's, which are safe against that; for the others the guarantee says that it
+leaves this out.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ class Noise(ABC):
     @abstractmethod
     def laplace(self, values: np.ndarray, scale: float) -> np.ndarray:
         """``values`` (n,) plus independent Laplace noise of that scale, float64 (n,)."""
+
+    @abstractmethod
+    def whole_gaussian(self, values: np.ndarray, sigma: float) -> np.ndarray:
+        """Whole ``values`` (n,) plus independent discrete Gaussian noise of that deviation, int64 (n,)."""
 
     def gaussian(self, shape: tuple[int, ...], sigma: float) -> np.ndarray:
         """Independent normal values of mean 0 and deviation ``sigma``, by Box and Muller (1958)."""
@@ -80,6 +85,14 @@ class Secret(Noise):
         space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.l1_distance(T=float)
         return np.array(dp.m.make_laplace(*space, scale=scale)(np.asarray(values, np.float64).tolist()))
 
+    def whole_gaussian(self, values: np.ndarray, sigma: float) -> np.ndarray:
+        """OpenDP's, exact (Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy", 2020)."""
+        import opendp.prelude as dp
+
+        dp.enable_features("contrib")
+        space = dp.vector_domain(dp.atom_domain(T=int)), dp.l2_distance(T=float)
+        return np.array(dp.m.make_gaussian(*space, scale=sigma)(np.asarray(values, np.int64).tolist()), np.int64)
+
 
 class Seeded(Noise):
     """The same laws from a seed."""
@@ -96,6 +109,11 @@ class Seeded(Noise):
     def laplace(self, values: np.ndarray, scale: float) -> np.ndarray:
         """numpy's."""
         return np.asarray(values, np.float64) + self._random.laplace(scale=scale, size=np.shape(values))
+
+    def whole_gaussian(self, values: np.ndarray, sigma: float) -> np.ndarray:
+        """numpy's, rounded: of nearly that law."""
+        noise = np.rint(self._random.normal(scale=sigma, size=np.shape(values)))
+        return np.asarray(values, np.int64) + noise.astype(np.int64)
 
 
 def noise_of(random_state: Any) -> Noise:
