@@ -1,7 +1,7 @@
 """Generators whose int8 files lose y, without and with [perturber.int8]: y and z on the test slice, by artefact.
 
-Both trainings of a case have the same seed, so that they differ by the fine-tuning alone. Files are those of an export
-for the workstation; y and z are what the recipe's own D_y and D_z read. Finished runs in --work are taken.
+Both trainings of a case have the same seed; threads still make their numbers differ a little. Files are those of an
+export of every format; y and z are what the recipe's own D_y and D_z read. Finished runs in --work are taken.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ from edgeveil.trainer.graphs.prediction import predict
 BITS = 8
 ROWS = 16  # of the calibration at a time: every result within the network is held
 FIXED = {"tanh": (-1.0, 127 / 128), "sigmoid": (0.0, 255 / 256)}  # which TFLite prescribes
-MOVES = ("Reshape", "Flatten", "Cropping2D", "ResizeNearest", "MaxPooling2D", "Permute", "Dropout", "Identity")  # values, as they are
+# Which move values as they are.
+MOVES = ("Reshape", "Flatten", "Cropping2D", "ResizeNearest", "MaxPooling2D", "Permute", "Dropout", "Identity")
 FUSES = ("Conv2D", "Dense", "Add")  # a ReLU that follows and nothing else does
 RELUS = ("ReLU", "UnitClip")
 WEIGHED = ("Conv2D", "Dense")
@@ -146,7 +147,8 @@ def _rounding_layer() -> Any:
         ) -> None:
             super().__init__(name=name or inner.name)
             self.inner, self.rounds, self.fixed = inner, rounds, fixed
-            self.exact, self.seen = False, None  # while ranges are measured: nothing is rounded
+            self.exact = False  # while ranges are measured: nothing is rounded
+            self.seen: tuple[float, float] | None = None
             if rounds and fixed is None:
                 self.low = self.add_weight(shape=(), initializer="zeros", trainable=False, name="low")
                 self.high = self.add_weight(shape=(), initializer="ones", trainable=False, name="high")

@@ -29,7 +29,7 @@ class Int8(Section):
         default=0.01, ge=0, lt=1, description="Accuracy of y on validation that int8 may lose without any."
     )
     epochs: int = Field(
-        default=10, ge=1, le=10000, description="Epochs where it loses more; one that is best in int8 and float32 ships."
+        default=10, ge=1, le=10000, description="Epochs where it loses more; the best of int8 and float32 ships."
     )
     learning_rate: float = Field(default=2e-4, gt=0, le=1, description="Adam's rate for the generator in them.")
 
