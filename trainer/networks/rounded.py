@@ -8,7 +8,7 @@ straight-through: their gradient is 1 within the range (Jacob et al., arXiv:1712
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,8 @@ from edgeveil.trainer.graphs.prediction import predict
 BITS = 8
 ROWS = 16  # of the calibration at a time: every result within the network is held
 FIXED = {"tanh": (-1.0, 127 / 128), "sigmoid": (0.0, 255 / 256)}  # which TFLite prescribes
-MOVES = ("Reshape", "Flatten", "Cropping2D", "ResizeNearest", "MaxPooling2D", "Permute")  # values, as they are
+# Which move values as they are.
+MOVES = ("Reshape", "Flatten", "Cropping2D", "ResizeNearest", "MaxPooling2D", "Permute", "Dropout", "Identity")
 FUSES = ("Conv2D", "Dense", "Add")  # a ReLU that follows and nothing else does
 RELUS = ("ReLU", "UnitClip")
 WEIGHED = ("Conv2D", "Dense")
@@ -27,7 +28,7 @@ WEIGHED = ("Conv2D", "Dense")
 
 def check(network: Any) -> None:
     """Raise ``BadInput`` where the network has weights in other layers than these."""
-    for layer in network.layers:
+    for layer in _layers(network):
         kind = type(layer).__name__
         if layer.weights and kind not in WEIGHED:
             raise BadInput(
@@ -44,64 +45,70 @@ class Rounded:
 
         check(network)
         users = _users(network)
-        self._ends: dict[str, Any] = {}  # of each result that is rounded, by the name of its layer
+        self._measured: list[Any] = []  # the layers whose ranges are those of calibration
         layer_of = _rounding_layer()
 
         def rounded(layer: Any) -> Any:
             if not isinstance(layer, keras.Layer):  # ``a + b``, which has no place for a range
                 return layer
-            kind = type(layer).__name__
-            made = layer_of(layer, rounds=kind not in MOVES and not _rounded_later(layer, users), fixed=_fixed(layer))
-            if made.rounds and made.fixed is None:
-                self._ends[layer.name] = made
+            rounds = not _moves(layer) and not _rounded_later(layer, users)
+            made = layer_of(layer, rounds=rounds, fixed=FIXED.get(_activation(layer)))
+            self._measured += [made] if rounds and made.fixed is None else []
             return made
 
         inputs = [keras.Input(one.shape[1:], name=one.name) for one in network.inputs]
         entries = [layer_of(None, rounds=True, fixed=None, name=f"{one.name}_int8") for one in network.inputs]
-        inside = keras.models.clone_model(network, clone_function=rounded)
+        inside = keras.models.clone_model(network, clone_function=rounded, recursive=True)
         values = [entry(one) for entry, one in zip(entries, inputs, strict=True)]
         given = inputs[0] if len(inputs) == 1 else inputs
         self.model = keras.Model(given, inside(values[0] if len(values) == 1 else values), name=network.name)
         self.model.output_names = list(network.output_names)
-        self._entries = dict(zip((one.name for one in network.inputs), entries, strict=True))
-        self._names = list(self._ends)
-        results = [network.get_layer(name).output for name in self._names]
-        self._results = keras.Model(network.input, results) if results else None
+        self._measured += entries
 
     def measure(self, rows: Mapping[str, np.ndarray]) -> None:
         """Set each range to the smallest and largest value of the network, as it is now, for ``rows``: by input's name,
         float32 (n, ...)."""
-        for name, entry in self._entries.items():
-            entry.set_ends(float(rows[name].min()), float(rows[name].max()))
-        if self._results is None:
-            return
-        low = np.full(len(self._names), np.inf)
-        high = np.full(len(self._names), -np.inf)
-        values = [rows[name] for name in self._entries]
+        every = [layer for layer in _layers(self.model) if hasattr(layer, "inner")]
+        for layer in every:
+            layer.exact, layer.seen = True, None
+        values = [rows[one.name] for one in self.model.inputs]
         for row in range(0, len(values[0]), ROWS):
-            found = predict(self._results, [one[row : row + ROWS] for one in values])
-            for place, one in enumerate(found if isinstance(found, list) else [found]):
-                low[place], high[place] = min(low[place], one.min()), max(high[place], one.max())
-        for place, name in enumerate(self._names):
-            self._ends[name].set_ends(float(low[place]), float(high[place]))
+            predict(self.model, [one[row : row + ROWS] for one in values])
+        for layer in every:
+            layer.exact = False
+        for layer in self._measured:
+            layer.set_ends(*layer.seen)
 
 
-def _users(network: Any) -> dict[str, list[Any]]:
-    """The layers that take what each layer gives, by its name."""
-    makers = {id(layer.output): layer.name for layer in network.layers}
-    users: dict[str, list[Any]] = {}
+def _layers(network: Any) -> Iterator[Any]:
+    """The layers of a network and of those within it."""
     for layer in network.layers:
-        given = layer.input
-        for tensor in given if isinstance(given, (list, tuple)) else [given]:
-            if id(tensor) in makers and makers[id(tensor)] != layer.name:
-                users.setdefault(makers[id(tensor)], []).append(layer)
+        yield from _layers(layer) if hasattr(layer, "layers") else (layer,)
+
+
+def _users(network: Any) -> dict[int, list[Any]]:
+    """The layers that take what each layer gives in the same network, by its ``id``."""
+    makers = {id(layer.output): layer for layer in network.layers}
+    users: dict[int, list[Any]] = {}
+    for layer in network.layers:
+        if hasattr(layer, "layers"):
+            users |= _users(layer)
+        for tensor in layer.input if isinstance(layer.input, (list, tuple)) else [layer.input]:
+            maker = makers.get(id(tensor))
+            if maker is not None and maker is not layer:
+                users.setdefault(id(maker), []).append(layer)
     return users
 
 
-def _rounded_later(layer: Any, users: Mapping[str, list[Any]]) -> bool:
+def _moves(layer: Any) -> bool:
+    kind = type(layer).__name__
+    return kind in MOVES or (kind == "Activation" and _activation(layer) == "linear")
+
+
+def _rounded_later(layer: Any, users: Mapping[int, list[Any]]) -> bool:
     """Whether one operation alone takes the result and rounds for both: a ReLU, or what joins values at one scale."""
-    after = users.get(layer.name, [])
-    if len(after) == 1 and type(after[0]).__name__ in MOVES:
+    after = users.get(id(layer), [])
+    if len(after) == 1 and _moves(after[0]):
         return _rounded_later(after[0], users)
     if len(after) != 1:
         return False
@@ -114,10 +121,6 @@ def _activation(layer: Any) -> str:
 
 def _is_relu(layer: Any) -> bool:
     return type(layer).__name__ in RELUS or (_activation(layer) in ("relu", "relu6") and not layer.weights)
-
-
-def _fixed(layer: Any) -> tuple[float, float] | None:
-    return FIXED.get(_activation(layer))
 
 
 def _rounding_layer() -> Any:
@@ -144,6 +147,8 @@ def _rounding_layer() -> Any:
         ) -> None:
             super().__init__(name=name or inner.name)
             self.inner, self.rounds, self.fixed = inner, rounds, fixed
+            self.exact = False  # while ranges are measured: nothing is rounded
+            self.seen: tuple[float, float] | None = None
             if rounds and fixed is None:
                 self.low = self.add_weight(shape=(), initializer="zeros", trainable=False, name="low")
                 self.high = self.add_weight(shape=(), initializer="ones", trainable=False, name="high")
@@ -153,9 +158,9 @@ def _rounding_layer() -> Any:
             if self.inner is None:
                 value = inputs
             elif kind == "Conv2D":
-                value = self.inner.convolution_op(inputs, weights(self.inner.kernel, each=True))
+                value = self.inner.convolution_op(inputs, self.kernel(each=True))
             elif kind == "Dense":
-                value = keras.ops.matmul(inputs, weights(self.inner.kernel, each=False))
+                value = keras.ops.matmul(inputs, self.kernel(each=False))
             else:
                 trains = kind == "UnitClip"  # which has a gradient of its own in training
                 value = self.inner(inputs, training=training) if trains else self.inner(inputs)
@@ -163,9 +168,15 @@ def _rounding_layer() -> Any:
                 if self.inner.use_bias:
                     value = value + self.inner.bias
                 value = self.inner.activation(value)
-            if not self.rounds:
+            if self.exact and self.rounds:
+                low, high = self.seen or (np.inf, -np.inf)
+                self.seen = min(low, float(tf.reduce_min(value))), max(high, float(tf.reduce_max(value)))
+            if self.exact or not self.rounds:
                 return value
             return of_one_scale(value, *(self.fixed or (self.low, self.high)))
+
+        def kernel(self, *, each: bool) -> Any:
+            return self.inner.kernel if self.exact else weights(self.inner.kernel, each=each)
 
         def set_ends(self, low: float, high: float) -> None:
             """Round between these; 0 is among the steps, as an interpreter has it."""

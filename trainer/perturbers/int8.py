@@ -28,7 +28,9 @@ class Int8(Section):
     margin: float = Field(
         default=0.01, ge=0, lt=1, description="Accuracy of y on validation that int8 may lose without any."
     )
-    epochs: int = Field(default=10, ge=1, le=10000, description="Epochs where it loses more; the best one ships.")
+    epochs: int = Field(
+        default=10, ge=1, le=10000, description="Epochs where it loses more; the best of int8 and float32 ships."
+    )
     learning_rate: float = Field(default=2e-4, gt=0, le=1, description="Adam's rate for the generator in them.")
 
 
@@ -45,10 +47,12 @@ def fine_tune(
 ) -> None:
     """Fine-tune ``generator`` in place where int8 loses more than the margin; print and record what was found.
 
-    ``rows`` are its inputs to calibrate on, by name. ``of`` makes, of a rounded network, what trains and judges it and
-    all that a checkpoint must hold; ``score`` judges any network with a floor of y. ``chosen`` is the epoch that the
-    generator is of. The epochs change nothing where none is better than no fine-tuning. Raises ``LimitNotMet`` where
-    training diverges.
+    Each epoch trains it as it is and then rounded, since the same weights ship as float32, and is as good as the worse
+    of both; where none is better than no fine-tuning, nothing changes.
+
+    ``rows`` are its inputs to calibrate on, by name. ``of`` makes, of a network, what trains and judges it and all that
+    a checkpoint must hold; ``score`` judges any network with a floor of y. ``chosen`` is the epoch that the generator
+    is of. Raises ``LimitNotMet`` where training diverges.
     """
     from edgeveil.trainer.networks.rounded import Rounded
     from edgeveil.trainer.runs.checkpoint_score import run_epochs
@@ -67,22 +71,29 @@ def fine_tune(
         return
     say(f"{lost}, which loses more than {section.margin:g}: fine-tuning with its steps, {section.epochs} epochs.")
     epoch, judged, trained = of(rounded.model)
+    exactly, _, also = of(generator)
+    trained |= {"exact_optimizer": also["generator_optimizer"]}
 
     def measured(number: int) -> dict[str, float]:
-        rounded.measure(rows)  # before, since a resumed training has other ranges than at its end
+        exactly(number)
+        rounded.measure(rows)
         losses = epoch(number)
         rounded.measure(rows)
         return losses
 
     weights = generator.get_weights()
     ships = {"generator": generator}
-    how: dict[str, Any] = {"epoch": measured, "judged": lambda number: judged(number, least)}
+
+    def worse(number: int) -> Judged:
+        return max(judged(number, least), score(generator, least), key=lambda one: list(one.rank or ()))
+
+    how: dict[str, Any] = {"epoch": measured, "judged": worse}
     best = run_epochs(
         log, epochs=section.epochs, trained={**trained, **ships}, ships=ships, stage=STAGE, of=f"{chosen}-", **how
     )
     rounded.measure(rows)
-    after = score(rounded.model, least)
-    if before.rank is not None and after.rank is not None and list(after.rank) >= list(before.rank):
+    after, both = score(rounded.model, least), worse(0)
+    if before.rank is not None and both.rank is not None and list(both.rank) >= list(before.rank):
         generator.set_weights(weights)
         best, after = 0, before
     facts |= {"epochs": section.epochs, "tuned_epoch": best, "tuned": after.shown["acc_y"]}

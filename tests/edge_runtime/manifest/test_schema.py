@@ -237,7 +237,7 @@ def test_messages_name_the_place_what_was_expected_and_what_came():
     manifest["models"]["generator"]["artefacts"]["tflite-int8"]["inputs"][1]["dtype"] = "complex64"
     message = str(refusal(manifest))
     assert "models.generator.artefacts.tflite-int8.inputs[1].dtype" in message
-    assert "expected one of float16, float32, int32, int64, int8, uint8" in message
+    assert "expected one of float16, float32, int16, int32, int64, int8, uint8" in message
     assert "got 'complex64'" in message
     assert message.endswith("Export and seal it again with this version of EdgeVeil.")
 

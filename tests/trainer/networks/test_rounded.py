@@ -29,13 +29,22 @@ def series():
     return trained_like(series_generator((20, 3), width=8, halvings=1, blocks=1))
 
 
+def nested():
+    """As a network of a user's own is kept: a model within a model."""
+    import keras
+
+    inside = dense()
+    features = keras.Input((20,), name="features")
+    return keras.Model(features, keras.layers.Activation("linear", name="output")(inside(features)))
+
+
 def given(rows):
     values = list(rows.values())
     return values[0] if len(values) == 1 else values
 
 
 @pytest.mark.parametrize("converter", [TfLite, KerasLitert])
-@pytest.mark.parametrize("make", [conv, lambda: conv(noise=4), dense, series])
+@pytest.mark.parametrize("make", [conv, lambda: conv(noise=4), dense, series, nested])
 def test_what_is_rounded_is_nearer_to_the_file_than_float32_is(make, converter):
     model = make()
     rows = calibration(model)

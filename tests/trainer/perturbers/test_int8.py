@@ -75,7 +75,7 @@ def tuned(tmp_path):
                     optimizer.apply(tape.gradient(loss, network.trainable_variables), network.trainable_variables)
                 return {"loss_generator": float(loss)}
 
-            return epoch, lambda _number, floor: score(network, floor), {"optimizer": optimizer}
+            return epoch, lambda _number, floor: score(network, floor), {"generator_optimizer": optimizer}
 
         how = {"of": of, "score": score, "floor": FLOOR, "chosen": 3, "log": log}
         fine_tune(section, model, {"features": u}, **how)
