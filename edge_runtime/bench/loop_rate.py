@@ -2,7 +2,7 @@
 
 It is the loop of the service (``live.LiveLoop``) without ticks, so that it runs as fast as it can; a process at the
 other end of the pipe only empties it. Frames are those of the sensor: where the manifest has a ``capture``, they have
-its shape, and where it cuts out people, there are people (``sources.simulated_scene``). Cameras of 8 bits give JPEGs,
+its shape, and where it cuts out people, there are people (``util.simulated_scene``). Cameras of 8 bits give JPEGs,
 which are decoded where OpenCV is installed. Reading a camera and delivering to a broker are not included.
 """
 

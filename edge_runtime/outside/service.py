@@ -32,6 +32,7 @@ from edgeveil.edge_runtime.outside.supervisor import InsideFailed, LinkOwner, op
 from edgeveil.edge_runtime.outside.trust_watch import TrustWatch
 from edgeveil.edge_runtime.sandbox import hardening
 from edgeveil.edge_runtime.sinks import SinkGroup, open_sinks
+from edgeveil.edge_runtime.sinks.uri import without_secrets
 
 # The bundle of a service: this process opens and verifies its file once.
 
@@ -417,6 +418,7 @@ class Service(object):
             "say": lambda text: self.log.say("sink", message=text),
             "audit": self.bundle.audit,
             "notes": self.status.notes(),
+            "source": without_secrets(self.settings.source),
             "runs": {name: self.info[name] for name in ("artefact", "device") if name in self.info},
         }
         self.sinks.sinks = open_sinks(self.settings.sink, manifest.outputs, manifest, options).sinks

@@ -8,6 +8,7 @@ import numpy as np
 from edgeveil.edge_runtime.bundle.audit_figures import best_attack, chances, kept
 from edgeveil.edge_runtime.bundle.policy import audits_of, current_place
 from edgeveil.edge_runtime.device import CPU
+from edgeveil.edge_runtime.manifest.count import CountRules
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.util.png import encode
 
@@ -30,6 +31,18 @@ _PICTURE = (
     "</figcaption></figure>"
 )
 
+_SCENE = """<section id="raw"><h2>Simulated scene: what an attacker would see if it were sent</h2>
+<figure><img id="scene" alt="the simulated scene, drawn again from its seed" width="256" height="212"></figure>
+<p class="soft">Drawn for this page, from the seed of the simulation. Of a sensor no raw picture gets here.</p>
+</section>
+"""
+_SENT = '<h2 class="wide">What is sent: all that an attacker sees</h2>'
+_COUNTS = """<h2>Counts of the last period</h2>
+<svg viewBox="0 0 {1} {0}" role="img" aria-label="lines and zones in the picture of the camera">{places}</svg>
+<table id="counts">{rows}<tr><th scope="row">state</th><td id="count-state">-</td></tr></table>
+"""
+_PLACE = '<poly{0} class="{0}" points="{1}"/><text x="{2[1]:g}" y="{2[0]:g}">{3}</text>'
+
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -43,9 +56,9 @@ _PAGE = """<!doctype html>
 <main>
 <h1>Output of this sensor <span id="state" role="status">...</span></h1>
 {notes}
-<p class="soft">This is what is sent. The raw picture is never shown, here or anywhere.</p>
+<p class="soft">This is what is sent. The raw picture of a sensor is never shown, here or anywhere.</p>
 <div id="parts">
-<section id="pictures">{pictures}
+{scene}<section id="pictures">{pictures}
 <figure id="minute" hidden><canvas id="strip" width="720" height="60" role="img"
  aria-label="what was sent in the last minute, a picture every five seconds"></canvas>
 <figcaption>The last minute, every five seconds; kept by this page alone</figcaption></figure></section>
@@ -58,7 +71,7 @@ _PAGE = """<!doctype html>
 <tr><th scope="row">last frame</th><td id="age">-</td></tr>
 <tr><th scope="row">dropped inside</th><td id="drops">-</td></tr>
 </table>
-<h2>Privacy card</h2>
+{counts}<h2>Privacy card</h2>
 <dl>{card}</dl>
 </section>
 <section id="camera-aid" hidden>
@@ -124,6 +137,14 @@ function show(state) {
       picture.src = 'frame.png?slot=' + slot.slot + '&tick=' + state.tick;
     }
   }
+  if (at('scene') && state.tick !== shown) at('scene').src = 'scene.png?tick=' + state.tick;
+  if (at('counts') && state.counted) {
+    at('count-state').textContent = state.counted.state;
+    const values = state.counted.values || [];
+    document.querySelectorAll('#counts .count').forEach((cell, place) => {
+      cell.textContent = String(values[place] ?? '-');
+    });
+  }
   shown = state.tick;
 }
 async function poll() {
@@ -151,6 +172,11 @@ h1{font-size:1.4rem;margin:0 0 .4rem}h2{font-size:1.1rem;margin:1.2rem 0 .3rem}s
 .soft{color:var(--soft);margin:.3rem 0 1rem}
 #parts{display:flex;flex-wrap:wrap;gap:2rem;align-items:flex-start}section{flex:0 1 26rem;min-width:0}
 #pictures{display:flex;flex-wrap:wrap;gap:1rem;flex:0 1 auto;max-width:46rem}
+.wide{flex-basis:100%;margin:0}
+svg{display:block;width:18rem;max-width:100%;background:#222;margin:.3rem 0}
+text{fill:#fff;font-size:2rem;dominant-baseline:hanging}
+.gon{fill:#4f9be8;fill-opacity:.35;stroke:#4f9be8;stroke-width:4}.line{fill:none;stroke:#f2b134;stroke-width:6}
+#counts td{font-variant-numeric:tabular-nums;font-weight:600}
 figure{margin:0}#minute{flex-basis:100%}canvas{display:block;max-width:100%;background:#222}img{image-rendering:pixelated;background:#222;display:block;max-width:100%;height:auto}
 figcaption{min-height:1.4em;font-weight:600}
 table{border-collapse:collapse}th{text-align:left;font-weight:400;padding:.15rem 1.2rem .15rem 0;color:var(--soft)}
@@ -161,11 +187,24 @@ meter{width:12rem;max-width:38vw}.note{background:var(--note);padding:.5rem .8re
 """
 
 
-def files(card: List[Tuple[str, str]], notes: Sequence[str], slots: int) -> Dict[str, Tuple[str, bytes]]:
-    """Path -> (content type, bytes). The page has an image for each slot, the lines of ``card`` and the ``notes``."""
+def files(
+    card: List[Tuple[str, str]],
+    notes: Sequence[str],
+    slots: int,
+    *,
+    counts: Optional[Tuple[CountRules, Sequence[int]]] = None,
+    scene: bool = False,
+) -> Dict[str, Tuple[str, bytes]]:
+    """Path -> (content type, bytes). The page has an image for each slot, the lines of ``card`` and the ``notes``.
+
+    ``counts`` are the rules of what is counted and the shape of the camera's picture, ``scene``: a simulated scene has
+    its place.
+    """
     page = _PAGE.format(
         notes="".join("<p class=note>{}</p>".format(escape(note)) for note in notes),
-        pictures="".join(_PICTURE.format(slot, slot + 1) for slot in range(slots)),
+        pictures=_SENT * scene + "".join(_PICTURE.format(slot, slot + 1) for slot in range(slots)),
+        scene=_SCENE * scene,
+        counts="" if counts is None else _counts(*counts),
         card="".join("<dt>{}</dt><dd>{}</dd>".format(escape(name), escape(text)) for name, text in card),
         bars="".join(_BAR.format(*bar) for bar in _BARS),
     )
@@ -175,6 +214,19 @@ def files(card: List[Tuple[str, str]], notes: Sequence[str], slots: int) -> Dict
         "/icon.png": ("image/png", encode(_ICON)),
         "/page.css": ("text/css; charset=utf-8", STYLE),
     }
+
+
+def _counts(rules: CountRules, shape: Sequence[int]) -> str:
+    """A map of zones and lines, and a row for each number of a period, in the order of ``rules.names``."""
+    places = [("gon", zone.corners, zone.name) for zone in rules.zones]
+    places += [("line", (line.start, line.end), line.name) for line in rules.lines]
+    drawn = (
+        _PLACE.format(kind, " ".join("{1:g},{0:g}".format(*one) for one in points), points[0], escape(name))
+        for kind, points, name in places
+    )
+    row = '<tr><th scope="row">{}</th><td class="count">-</td></tr>'
+    rows = (row.format(escape(" ".join(names))) for names in rules.names)
+    return _COUNTS.format(*shape[:2], places="".join(drawn), rows="".join(rows))
 
 
 # The privacy card of a signed bundle, in a few lines for people to read.

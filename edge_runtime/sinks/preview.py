@@ -13,11 +13,13 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.ipc.notes import only_levels
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.base import Sink
+from edgeveil.edge_runtime.sinks.count_report import CountReport
 from edgeveil.edge_runtime.sinks.forms import picture_of
 from edgeveil.edge_runtime.sinks.page import card_lines, files
 from edgeveil.edge_runtime.sinks.page_server import Answer, PageServer, check_token
 from edgeveil.edge_runtime.sinks.uri import secret, split
 from edgeveil.edge_runtime.util.png import encode
+from edgeveil.edge_runtime.util.simulated_scene import redrawn
 
 WINDOW_S = 5.0  # the fps figure is over the last of these
 _ADVICE = "token_file=FILE, or EDGEVEIL_PREVIEW_TOKEN. Without bind= it is for this device alone."
@@ -47,10 +49,16 @@ class PreviewSink(Sink):
         self._classes = manifest.perturber.target_classes if manifest else []
         self._picture = picture_of(outputs[0], manifest)
         self._slots = manifest.capture.slots if manifest and manifest.capture else 1
+        capture = manifest.capture if manifest else None
+        shape = capture.frame.shape if capture else manifest.input.shape if manifest else ()
+        self._scene = redrawn(settings.get("source", ""), shape)
+        self._counted: Optional[CountReport] = None
         self._files = files(
             card_lines(manifest, settings.get("audit"), **settings.get("runs", {})),
             settings.get("notes", ()),
             self._slots,
+            counts=(manifest.counts, shape) if manifest and manifest.counts else None,
+            scene=self._scene is not None,
         )
         self._lock = threading.Lock()
         self._last: Dict[int, Any] = {}
@@ -81,6 +89,10 @@ class PreviewSink(Sink):
                 self._ticks.append((frame.index, now))
             while self._ticks[0][1] < now - WINDOW_S:
                 self._ticks.popleft()
+
+    def _write_count(self, report: CountReport) -> None:
+        with self._lock:
+            self._counted = report
 
     def announce(self, state: str, tick_ns: Optional[int]) -> None:  # noqa: ARG002 - the page shows the present
         """Show the state next to the title."""
@@ -116,6 +128,8 @@ class PreviewSink(Sink):
             if frame is None:
                 return None
             return Answer("image/png", encode(self._picture(frame.outputs[self._main])))
+        if path == "/scene.png" and self._scene is not None:
+            return Answer("image/png", self._scene.png())
         file = self._files.get(path)
         return None if file is None else Answer(*file)
 
@@ -124,7 +138,7 @@ class PreviewSink(Sink):
         with self._lock:
             ticks = [at for _, at in self._ticks if at >= now - WINDOW_S]
             frames, state, (drops, levels, latency_ms) = dict(self._last), self._state, self._local
-            last = self._ticks[-1][1] if self._ticks else None
+            last, counted = self._ticks[-1][1] if self._ticks else None, self._counted
         fps = (len(ticks) - 1) / (ticks[-1] - ticks[0]) if len(ticks) > 1 and ticks[-1] > ticks[0] else None
         return {
             "state": state,
@@ -135,6 +149,7 @@ class PreviewSink(Sink):
             "latency_ms": latency_ms if is_local else None,
             "drops": drops if is_local else None,
             "camera_aid": levels,
+            "counted": counted and {"state": counted.state, "period": counted.period, "values": counted.values},
             "slots": [self._slot(slot, frame) for slot, frame in sorted(frames.items())],
         }
 

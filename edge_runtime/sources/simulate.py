@@ -1,16 +1,13 @@
 """``simulate:depth?seed=1&people=2&fps=30``: a simulated doorway, for demonstrations and load tests; no sensor."""
 
-import math
-from typing import Any, Dict, Optional
+from typing import Optional
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput, Unsupported
+from edgeveil.edge_runtime.errors import Unsupported
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.sources.base import Pace, Sensor, Source, now_ns
-from edgeveil.edge_runtime.sources.simulated_scene import FLOOR_MM, Scene
-
-DEFAULTS = {"seed": 0, "people": 2, "fps": 30.0}
+from edgeveil.edge_runtime.util.simulated_scene import FLOOR_MM, SCENE_FPS, Scene, scene_options
 
 
 class SimulatedSource(Source):
@@ -34,7 +31,7 @@ class SimulatedSource(Source):
     simulated = True
 
     def __init__(self, where: str, spec: Sensor) -> None:
-        options = _options(where)
+        options = scene_options(where)
         if spec["kind"] != "image" or spec["shape"][2] != 1 or spec["dtype"] not in ("uint8", "uint16"):
             raise Unsupported(
                 "a simulated depth camera gives uint8 or uint16 (height, width, 1); this bundle wants {} {}. "
@@ -51,30 +48,10 @@ class SimulatedSource(Source):
     def next(self) -> Optional[RawFrame]:
         """The next picture, when its time has come."""
         index, self._next = self._next, self._next + 1
-        seconds = index / (self._fps or 30.0)
+        seconds = index / (self._fps or SCENE_FPS)
         if self._pace:
             self._pace.wait(seconds)
         depth = self._scene.frame(seconds)
         if self._scale != 1.0:
             depth = np.minimum(np.rint(depth * self._scale), np.iinfo(self._dtype).max).astype(self._dtype)
         return RawFrame(depth[:, :, None], index, now_ns())
-
-
-def _options(where: str) -> Dict[str, Any]:
-    scene, _, text = where.partition("?")
-    values = dict(DEFAULTS)
-    wrong = scene != "depth"
-    for pair in text.split("&") if text else []:
-        key, _, value = pair.partition("=")
-        try:
-            values[key] = type(DEFAULTS[key])(value)
-        except (KeyError, ValueError):
-            wrong = True
-    if wrong or not (0 <= values["seed"] < 2**31 and 0 <= values["people"] <= 8 and 0 <= values["fps"] <= 1000):
-        raise BadInput(
-            "expected simulate:depth?seed=0&people=2&fps=30 with a whole seed, 0 to 8 people and at most 1000 frames "
-            "a second (0: as fast as the loop takes them); got {!r}".format("simulate:" + where)
-        )
-    if not math.isfinite(values["fps"]):
-        raise BadInput("expected a finite fps in {!r}".format("simulate:" + where))
-    return values

@@ -11,6 +11,9 @@ from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.audit.sections.certificate_section import OVER_NULL
 from edgeveil.trainer.demo import counted
+from edgeveil.trainer.report.pictures import why
+from scripts.measure import demo_seeds
+from scripts.record import ROOT
 from tests.support import once
 from tests.support.output import PROGRESS, command, in_process, packages_after, strange
 from tests.support.small_runs import small_recipe, write_npz
@@ -22,7 +25,7 @@ VALIDATION = r"On validation: y is read right [\d.]+ \(by .+\), mean distance [\
 MISSED = r"No checkpoint reached .+ The quick budget is a trial, so this is not an error\."
 TRAINING = (DATA, PROGRESS, VALIDATION, MISSED)
 EXPORTED = (
-    r"digits-[a-z]+: [a-z\d, -]+",
+    r"drawn-[a-z]+: [a-z\d, -]+",
     r"  [a-z\d-]+ +(tflite|onnx)-(int8|float\d\d) +exported[;,] .+",
     "Compared with Keras, in units of x':",
     r"  (tflite|onnx)-\S+ +off by at most .+",
@@ -31,7 +34,7 @@ EXPORTED = (
     r"[a-z\d-]+: .+; for a new board take .+",
 )
 DEVELOPMENT = r"\*\*\* DEVELOPMENT BUNDLE: .+ \*\*\*"
-LEAKS = r"note: digits-codebook: its audit found that it leaks; its privacy card says what"  # at most: not in all seeds
+LEAKS = r"note: drawn-codebook: its audit found that it leaks; its privacy card says what"  # at most: not in all seeds
 INVALID = "error: these figures are INVALID: .+"  # on a machine that does other work too
 
 
@@ -64,6 +67,7 @@ def test_the_demo_says_what_is_counted_where_no_attack_is_sure(demo):
     out, done = demo
     document = json.loads((out / "audit.json").read_text())
     assert counted(document) in done.stdout
+    assert "\n".join(why(json.loads((out / "prgan-export/audit.json").read_text()), document)) in done.stdout
     leaks = Finding("z", OVER_NULL, "bits-counted", 0.031, (0.01, 0.05), null=0.0, rows=450)
     assert "Counted on 450 test rows, its codes tell +0.031 [+0.010, +0.050] bits" in counted(
         {"findings": [leaks.as_json()]}
@@ -161,3 +165,44 @@ def test_what_is_asked_for_as_json_is_one_document_on_stdout(verb):
     out, said = verb(*TRAIN, "OUT/json", "--json")
     assert json.loads(out)
     assert strange(said, *TRAINING) == []
+
+
+def test_twenty_seeds_of_the_recipes_that_ship_are_on_record():
+    document = json.loads((ROOT / demo_seeds.RESULT).read_text())
+    assert document["settings"] == demo_seeds.settings()
+    assert [row["seed"] for row in document["rows"]] == list(demo_seeds.SEEDS)
+    assert document["held"] == sum(map(demo_seeds.held, document["rows"]))
+    assert min(row["codebook"]["kept"]["slant"]["low"] for row in document["rows"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("codebook", "prgan", "holds"),
+    [
+        ("bounded", "leaks", True),
+        ("cannot tell", "leaks", True),
+        ("leaks", "leaks", False),
+        ("bounded", "bounded", False),
+    ],
+)
+def test_a_seed_holds_where_the_codebook_does_not_leak_and_prgan_does(codebook, prgan, holds):
+    assert demo_seeds.held({"codebook": {"word": codebook}, "prgan": {"word": prgan}}) is holds
+
+
+def test_a_seed_is_recorded_as_its_audits_came_out_and_none_twice(demo, tmp_path, monkeypatch):
+    out, _ = demo
+    monkeypatch.setattr(demo_seeds, "SEEDS", range(2))
+    monkeypatch.setattr(demo_seeds, "DEMO", f"import shutil, sys; shutil.copytree({str(out)!r}, sys.argv[1])")
+    place = tmp_path / "seeds.json"
+    monkeypatch.setattr("sys.argv", ["demo_seeds", "--out", str(place)])
+    code = demo_seeds.main()
+    document = json.loads(place.read_text())
+    verdicts = [json.loads((out / at / "audit.json").read_text())["verdict"] for at in ("export", "prgan-export")]
+    for row in document["rows"]:
+        assert [row[name]["word"] for name in ("codebook", "prgan")] == [one["word"] for one in verdicts]
+        assert row["codebook"]["upper"] == verdicts[0]["upper"]
+    assert [row["seed"] for row in document["rows"]] == [0, 1]
+    assert code == (0 if document["held"] == 2 else 3)
+    document["rows"][0]["seconds"] = 1e6
+    place.write_text(json.dumps(document))
+    assert demo_seeds.main() == code
+    assert json.loads(place.read_text())["rows"] == document["rows"]

@@ -45,13 +45,13 @@ HEAD = (
 _CHANGED = {"frame": "other frames", "label": "labels flipped", "code": "codes flipped"}
 _SURE = {
     LEAKS: "Surely: lower ends of 95 % intervals are above what is allowed, with allowance for the number of attacks.",
-    BOUNDED: "As surely as its assumptions hold: no attack can do better, tried or not.",
+    BOUNDED: "As surely as the assumptions of its bound are true: no attack can do better, tried or not.",
     NOTHING_FOUND: "No guarantee: {attacks} attacks were tried on {rows:,} test rows; a stronger one may find more.",
     CANNOT_TELL: "Not shown either way: on {rows:,} test rows, intervals of {attacks} attacks reach above the limit.",
 }
 _NEXT = {
     LEAKS: "Do not rely on it to hide {z}. Send the predicted {y} alone (label-only), or train another perturber.",
-    BOUNDED: "Check that the assumptions under guarantees hold where it is used.",
+    BOUNDED: "Check that what the bound assumes is true where it is used, and read what was not tested.",
     NOTHING_FOUND: "Use it where people, places and sensors are like those measured, and read what was not tested.",
     CANNOT_TELL: "Audit it with more test data{needed}. Until then, take it as one that leaks.",
 }
@@ -206,9 +206,13 @@ def answers_in_words(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("kept_floor", "from label-only, which sends the predicted class alone"),
     )
     keeps += "".join(f", {shown[name]} {where}" for name, where in beside if name in shown)
+    beyond = [one for one in findings(document, SENT) if (one.name, one.figure) == ("x to x'", "correlation")]
+    if beyond:
+        names = ", ".join(f"{one.question} {one.value:.2f}" for one in beyond)
+        keeps += f". Beyond {y}: {names} (correlation of x with x' within {y}; label-only keeps 0)"
     leak = (
-        f"The best attack found ({shown['best']}) reads {z} right {shown['attack']} of the time. A guess from {y} "
-        f"alone is right {shown['chance']}"
+        f"The best attack found of {tried['attacks']} ({shown['best']}) reads {z} right {shown['attack']} of the time. "
+        f"A guess from {y} alone is right {shown['chance']}"
     )
     more = "" if needed is None else f": about {needed['more']:,} more {needed['unit']}"
     return [

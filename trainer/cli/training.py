@@ -270,7 +270,7 @@ def demo(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Train, attack, sign, run and time two perturbers of handwritten digits, and write the report: two minutes."""
+    """Train, attack, sign, run and time two perturbers of drawn digits, and write the report: two minutes."""
     from edgeveil.trainer.demo import demo as make
 
     text = make(out, quick=quick)

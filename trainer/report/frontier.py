@@ -129,6 +129,13 @@ def identities(audit: Mapping[str, Any], manifest: Mapping[str, Any], bundle: Pa
     return pairs
 
 
+def sent(manifest: Mapping[str, Any]) -> str:
+    """The outputs of a manifest in words: name, type and shape of each."""
+    shapes = (" x ".join(map(str, one["shape"])) for one in manifest["outputs"])
+    named = ((one["name"], one["dtype"], shape) for one, shape in zip(manifest["outputs"], shapes, strict=True))
+    return "; ".join(f"{name}, {dtype}{' of ' * bool(shape)}{shape}" for name, dtype, shape in named)
+
+
 def is_development(bundle: Path | None) -> bool:
     """Whether a bundle calls itself a development one. For display only: the bundle is not verified."""
     if bundle is None:
@@ -298,12 +305,12 @@ def write_report(
     *,
     bench: Path | None = None,
     pictures: bool = False,
-    comparison: tuple[Path, str] | None = None,
+    comparison: tuple[Path, list[str]] | None = None,
 ) -> Path:
     """Write the page about a finished run, its audited export folder and, where given, its bundle and bench.json.
 
     ``pictures`` also shows raw samples next to perturbed ones: off by default, since they are personal data.
-    ``comparison`` is a PNG of ``edgeveil.trainer.report.pictures`` and its description.
+    ``comparison`` is a PNG of ``edgeveil.trainer.report.pictures`` and the lines that describe it.
     Raises ``BadInput`` if the export was not audited or a file is not what it should be.
     """
     from edgeveil.trainer.export.folder import ExportFolder
@@ -314,15 +321,17 @@ def write_report(
         raise BadInput(f"{export} was not audited, and a report shows the audit: run `edgeveil audit {export}` first.")
     audit = folder.audit
     measured = None if bench is None else read_bench(bench)
+    facts = summary(audit)
     values = {
-        **summary(audit),
+        **facts,
         "title": source.recipe.name,
+        "provenance": [("Sent for each sample", sent(folder.manifest)), *facts["provenance"]],
         "substituted": SUBSTITUTED if folder.manifest["perturber"]["substituted"] else "",
         "development": is_development(bundle),
         "bench": None if measured is None else speed_facts(measured),
         "speed": None if measured is None else headline(measured),
         "comparison": None if comparison is None else drawing.file(comparison[0]),
-        "comparison_says": "" if comparison is None else comparison[1],
+        "comparison_says": [] if comparison is None else comparison[1],
         "curves": curves(source.metrics()),
         "training_note": "Losses and accuracies by epoch, as recorded while training; none of it is an audit.",
         "boards": folder.report.get("profiles", []),

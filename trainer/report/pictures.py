@@ -112,31 +112,34 @@ def kept(document: Mapping[str, Any]) -> dict[str, float]:
     return {one.question: one.value for one in correlations if one.value is not None}
 
 
-def why(document: Mapping[str, Any], recommended: Mapping[str, Any]) -> str:
-    """Whether ``recommended`` is recommended over ``document``, from two audits of the same data, in two sentences."""
+def why(document: Mapping[str, Any], recommended: Mapping[str, Any]) -> list[str]:
+    """Whether ``recommended`` is recommended over ``document``, from two audits of the same data, in five lines."""
     z, y = document["data"]["sensitive"], document["data"]["target"]
-    chance, raw = guess(document), _right_of(document, RAW)
+    chance, raw, fixed = guess(document), _right_of(document, RAW), fixed_accuracy(document)
     ours, theirs = _right_of(recommended, SENT), _right_of(document, SENT)
-    fixed = fixed_accuracy(document)
-    fooled = (
-        f" fools the adversary it was trained against ({percent(fixed)}), and" if fixed < (chance + raw) / 2 else ":"
-    )
     paper, other = (NAMES.get(part["perturber"], part["perturber"]) for part in (document, recommended))
-    told = (
-        f"{paper}{fooled} the best attack found reads {z} right {percent(theirs)} of the time. On {other} it is "
-        f"{percent(ours)}, on label-only {percent(_right_of(document, LABEL_ONLY))}; guessing from {y} alone is right "
-        f"{percent(chance)}"
-    )
+    is_fooled = fixed < (chance + raw) / 2
+    against = f"{paper} fools" if is_fooled else f"{paper} does not fool"
     some = ", ".join(f"{name} {value:.2f}" for name, value in kept(recommended).items())
-    keeps = f". Beyond the label, where label-only keeps nothing, it keeps {some} (correlation between x and x')"
     word = verdict(recommended)["word"]
     if word in (BOUNDED, NOTHING_FOUND):
-        return f"{told}{keeps}. So {other} is recommended."
-    if word == CANNOT_TELL and ours < theirs:
-        return f"{told}{keeps}. It hides more; whether it hides enough, too few test rows can tell."
-    if ours < theirs:
-        return f"{told}{keeps}. It hides more, but not all: look at the certificate before you rely on it."
-    return f"{told}{keeps}. Here it hides no more: neither is recommended."
+        so = f"So {other} is recommended."
+    elif ours >= theirs:
+        so = "Here it hides no more: neither is recommended."
+    elif word == CANNOT_TELL:
+        so = "It hides more; whether it hides enough, too few test rows can tell."
+    else:
+        so = "It hides more, but not all: look at the certificate before you rely on it."
+    return [
+        f"{z} is hidden, {y} kept. From raw samples {z} is read right {percent(raw)} of the time, from {y} alone "
+        f"{percent(chance)}.",
+        f"{against} the adversary that it was trained against ({percent(fixed)}).",
+        f"The best attack found learned from what {paper} sends, and is right {percent(theirs)}: "
+        f"{verdict(document)['word']}.",
+        f"On {other} the best is right {percent(ours)}, on label-only, which sends {y} alone, "
+        f"{percent(_right_of(document, LABEL_ONLY))}: {word}.",
+        f"Beyond {y}, where label-only keeps nothing, {other} keeps {some} (correlation between x and x'). {so}",
+    ]
 
 
 def fixed_accuracy(document: Mapping[str, Any], of: str = SENT) -> float:

@@ -13,7 +13,7 @@ from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.manifest.schema import check_manifest
 from edgeveil.edge_runtime.pipeline.crops import Capture, Tracker
-from edgeveil.edge_runtime.sources.simulated_scene import Scene
+from edgeveil.edge_runtime.util.simulated_scene import Scene
 from tests.support import bundles
 from tests.support.checkout import ROOT
 

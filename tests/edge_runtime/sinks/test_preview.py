@@ -14,10 +14,13 @@ import pytest
 from edgeveil.edge_runtime.bundle.audit_document import read_audit
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import PerturbedFrame
+from edgeveil.edge_runtime.manifest.count import CountRules, Line, Zone
 from edgeveil.edge_runtime.manifest.manifest import Privacy, parse
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
 from edgeveil.edge_runtime.sinks import open_sink
+from edgeveil.edge_runtime.sinks.count_report import CountReport
 from edgeveil.edge_runtime.util.png import STRIP
+from edgeveil.edge_runtime.util.simulated_scene import Scene, redrawn
 from tests.edge_runtime.sources import series_example
 from tests.support import network_receivers, programs
 
@@ -121,6 +124,64 @@ def test_the_page_has_words_for_what_it_shows_and_follows_a_dark_screen(sink):
     assert bars
     assert all(re.search('aria-label="[a-z]', bar) for bar in bars)
     assert b"prefers-color-scheme:dark" in get(sink, "/page.css")[1]
+
+
+def test_counts_of_a_period_and_their_places_are_shown():
+    line, zone = Line("door", (0.0, 2.0), (4.0, 2.0)), Zone("<hall>", [(0.0, 0.0), (4.0, 0.0), (4.0, 3.0)])
+    counts = CountRules([line], [zone], 60, [], 1.0, None)
+    made = open_sink("preview:0", network_receivers.OUTPUTS, network_receivers.MANIFEST._replace(counts=counts), {})
+    page = get(made, "/")[1].decode()
+    assert re.findall(r"<th scope=\"row\">((?:line|zone) .*?)</th>", page) == [
+        "line door in",
+        "line door out",
+        "zone &lt;hall&gt; occupancy",
+    ]
+    assert 'viewBox="0 0 5 4"' in page
+    assert '<polyline class="line" points="2,0 2,4"/>' in page
+    assert '<polygon class="gon" points="0,0 0,4 3,4"/>' in page
+    assert state(made)["counted"] is None
+    made.write_count(CountReport(7, "counted", [2, 1, 3], 40, 10**18))
+    assert state(made)["counted"] == {"state": "counted", "period": 7, "values": [2, 1, 3]}
+    made.write_count(CountReport(8, "missing", None, 80, 10**18))
+    assert state(made)["counted"] == {"state": "missing", "period": 8, "values": None}
+    made.close()
+    plain = opened()
+    assert b'id="counts"' not in get(plain, "/")[1]
+    plain.close()
+
+
+def test_a_simulated_scene_is_drawn_again_beside_what_is_sent():
+    made = opened(source="simulate:depth?seed=1&people=2&fps=30")
+    answer, body = get(made, "/scene.png")
+    assert answer.status == 200
+    assert cv2.imdecode(np.frombuffer(body, np.uint8), cv2.IMREAD_UNCHANGED).shape == (2, 3)  # half of 4 x 5
+    page = get(made, "/")[1]
+    assert b"what an attacker would see" in page
+    assert b"all that an attacker sees" in page
+    made.close()
+
+
+@pytest.mark.parametrize(
+    "source", ["camera:0", "npz:simulate:depth", "rtsp://simulate:depth@cam/", "simulate:depth?fps=0", ""]
+)
+def test_no_other_source_has_a_raw_side(source):
+    made = opened(source=source)
+    assert get(made, "/scene.png")[0].status == 404
+    assert b'id="scene"' not in get(made, "/")[1]
+    made.close()
+
+
+def test_the_scene_is_that_of_the_source():
+    """Drawn apart from the source, of the same seed and moment, but for noise."""
+    again, times = redrawn("simulate:depth?seed=3&people=2&fps=30", (106, 128)), iter([2.0, 4.0])
+    again._began_s, again._clock = 0.0, lambda: next(times)
+    scene = Scene(seed=3, people=2, shape=(106, 128))
+    for seconds in (2.0, 4.0):
+        shown = cv2.imdecode(np.frombuffer(again.png(), np.uint8), cv2.IMREAD_UNCHANGED)
+        depth = scene.frame(seconds)[::2, ::2]
+        assert scene.walkers
+        assert np.array_equal(shown == 0, depth == 0)
+        assert np.corrcoef(shown[depth > 0], depth[depth > 0])[0, 1] < -0.99
 
 
 def test_the_card_says_whose_records_leave():

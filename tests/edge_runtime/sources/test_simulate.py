@@ -7,7 +7,7 @@ from edgeveil.edge_runtime.errors import BadInput, Unsupported
 from edgeveil.edge_runtime.manifest.manifest import Input
 from edgeveil.edge_runtime.sources import open_source
 from edgeveil.edge_runtime.sources.simulate import SimulatedSource
-from edgeveil.edge_runtime.sources.simulated_scene import EDGE_MM, NOISE_AT, NOISE_MM, Scene
+from edgeveil.edge_runtime.util.simulated_scene import EDGE_MM, NOISE_AT, NOISE_MM, Scene
 
 DEPTH = Input("x", "image", (424, 512, 1), "uint16", 0, 5000)
 

@@ -279,8 +279,9 @@ def test_an_audit_ends_with_what_is_kept_what_leaks_how_sure_and_what_next():
     *_, kept_line, leaks, sure, next_line, _, _ = ends = summary(document(best=0.95)).splitlines()
     assert as_text(document(best=0.95)).splitlines()[-6:] == ends[-6:]
     assert kept_line.startswith("What is kept: parity is read right 96.0 % [94.0 %, 98.0 %] of the time from what is")
+    assert kept_line.endswith(". Beyond parity: ink 0.82 (correlation of x with x' within parity; label-only keeps 0).")
     assert leaks == (
-        "What leaks: The best attack found (BatchNorm MLP on fresh rows) reads less-than-five right 95.0 % "
+        "What leaks: The best attack found of 5 (BatchNorm MLP on fresh rows) reads less-than-five right 95.0 % "
         "[93.0 %, 97.0 %] of the time. A guess from parity alone is right 60.0 %."
     )
     assert sure.startswith("How sure: Surely")

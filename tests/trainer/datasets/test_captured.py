@@ -10,7 +10,7 @@ from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.manifest.schema import check_manifest
 from edgeveil.edge_runtime.pipeline.crops import Capture as Runner
-from edgeveil.edge_runtime.sources.simulated_scene import Scene
+from edgeveil.edge_runtime.util.simulated_scene import Scene
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.loaders import overhead
 from edgeveil.trainer.recipe.schema import Recipe

@@ -57,7 +57,7 @@ def report(folder):
             **{"title": "digits-codebook", "development": True, "substituted": SUBSTITUTED},
             **{"bench": page_facts.speed_facts(bench), "speed": page_facts.headline(bench)},
             **{"curves": curves(lines), "training_note": "as recorded"},
-            **{"comparison": picture, "comparison_says": "why this one"},
+            **{"comparison": picture, "comparison_says": ["why this one"]},
             "boards": [{"profile": "coral-dev-board", "artefact": "tflite-int8", "status": "s" * 90, "audited": "it"}],
             "identities": page_facts.identities(audit, {"models": {}}, None),
             "pictures": [{"before": picture, "after": picture, "label": "parity: even"}] * 12,
@@ -144,7 +144,7 @@ def test_pictures_of_any_size_leave_a_page_light(tmp_path):
 
 BARE = {
     **{"title": "noise", "development": False, "substituted": "", "bench": None, "speed": None, "curves": []},
-    **{"training_note": "", "comparison": None, "comparison_says": "", "boards": [], "identities": []},
+    **{"training_note": "", "comparison": None, "comparison_says": [], "boards": [], "identities": []},
     **{"pictures_raw": True, "pictures_note": ""},
 }
 ROWS = """[...document.querySelectorAll('#measured details[open] tbody tr:not([hidden]) th')]

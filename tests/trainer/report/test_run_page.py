@@ -76,7 +76,7 @@ def values(audit: dict, **changes: object) -> dict:
         "curves": curves(lines),
         "training_note": "as recorded",
         "comparison": picture,
-        "comparison_says": "why this one",
+        "comparison_says": ["why this one"],
         "boards": [{"profile": "coral-dev-board", "artefact": "tflite-int8", "status": "exported", "audited": "it"}],
         "identities": page_facts.identities(audit, {"models": {}}, None),
         "pictures": [{"before": None, "after": picture, "label": "parity: even"}],
@@ -256,6 +256,14 @@ def test_raw_readings_are_shown_only_when_asked_for(audit, monkeypatch):
     assert {pair["after"] for pair in quiet["pictures"]} == {after}
     assert before not in frontier.render(values(audit, **quiet))
     assert before in frontier.render(values(audit, **loud))
+
+
+def test_what_is_sent_for_a_sample_is_said_with_type_and_shape():
+    outputs = [
+        {"name": "frame", "dtype": "uint8", "shape": [8, 8, 1]},
+        {"name": "label", "dtype": "int64", "shape": []},
+    ]
+    assert page_facts.sent({"outputs": outputs}) == "frame, uint8 of 8 x 8 x 1; label, int64"
 
 
 def test_an_export_that_changed_since_the_audit_is_called_out(audit):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.sources.simulated_scene import Scene
+from edgeveil.edge_runtime.util.simulated_scene import Scene
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.recipe.perturber import KINDS

@@ -1,6 +1,6 @@
 """SIMULATED people under an overhead depth camera, walking in or out: the setting of OccuTherm, without its data.
 
-Source: edge_runtime/sources/simulated_scene.py, no files. OccuTherm (77 people under a Kinect v2 above a door, paper
+Source: edge_runtime/util/simulated_scene.py, no files. OccuTherm (77 people under a Kinect v2 above a door, paper
 001, section 6.1) is not public; the people here are ellipsoids. The recipe's ``[capture]`` cuts the patches, so a
 bundle can be demonstrated from camera to receiver.
 
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.sources.simulated_scene import Scene
+from edgeveil.edge_runtime.util.simulated_scene import Scene
 from edgeveil.trainer.datasets.base import Known
 from edgeveil.trainer.datasets.loaders.captured import capture_frames
 from edgeveil.trainer.datasets.readings import DataSet, Readings, check_attributes

@@ -31,7 +31,7 @@ PERIOD_S, QUICK = 10, 2.5
 AHEAD = """
 import os, time
 from edgeveil.edge_runtime.{module} import {kind}
-from edgeveil.edge_runtime.sources.simulated_scene import Scene
+from edgeveil.edge_runtime.util.simulated_scene import Scene
 made = {kind}.__init__
 ahead = lambda: {quick} * time.monotonic() + os.stat({place!r}).st_size
 {kind}.__init__ = lambda self, *words, clock, **more: made(self, *words, clock=ahead, **more)

@@ -8,9 +8,14 @@ values along the edge of a body are missing.
 """
 
 import math
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+import threading
+import time
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.util.png import encode
 
 FOCAL = 365.0 / 512.0  # of the width: a Kinect v2's focal length is 365 of its 512 columns
 # Distance from the middle in pixels of 424 x 512, standard deviation of the floor's depth in mm, share missing.
@@ -21,6 +26,8 @@ FLOOR_MM = 3340.0
 EDGE_MM = 150.0  # a step in depth at which a Kinect v2 gives no values
 BANK = 8  # fields of noise; with mirror images and signs 64 different ones
 CAST = 8  # people there are, told apart by their build
+SCENE_FPS = 30.0  # pictures a second of the scene's clock, where a source sets none
+DEFAULTS = {"seed": 0, "people": 2, "fps": SCENE_FPS}
 
 Point = Tuple[float, float, float]  # x, y, z in mm
 Build = NamedTuple("Build", [("height", float), ("shoulders", float), ("girth", float), ("head", float)])
@@ -177,3 +184,48 @@ def _body(build: Build, walker: Walker, floor_mm: float) -> Iterator[Tuple[Point
     for side in (-1, 1):
         yield part(side * swing * 150.0 + 40.0, side * (wide / 2 + 10.0), tall * 0.56, (70.0, 48.0, tall * 0.2))
         yield part(-side * swing * 260.0 + 60.0, side * wide * 0.22, 55.0, (135.0, 52.0, 55.0))
+
+
+def scene_options(where: str) -> Dict[str, Any]:
+    """``seed``, ``people`` and ``fps`` of ``depth?seed=0&people=2&fps=30``. Raises ``BadInput``."""
+    scene, _, text = where.partition("?")
+    values = dict(DEFAULTS)
+    wrong = scene != "depth"
+    for pair in text.split("&") if text else []:
+        key, _, value = pair.partition("=")
+        try:
+            values[key] = type(DEFAULTS[key])(value)
+        except (KeyError, ValueError):
+            wrong = True
+    if wrong or not (0 <= values["seed"] < 2**31 and 0 <= values["people"] <= 8 and 0 <= values["fps"] <= 1000):
+        raise BadInput(
+            "expected simulate:depth?seed=0&people=2&fps=30 with a whole seed, 0 to 8 people and at most 1000 frames "
+            "a second (0: as fast as the loop takes them); got {!r}".format("simulate:" + where)
+        )
+    if not math.isfinite(values["fps"]):
+        raise BadInput("expected a finite fps in {!r}".format("simulate:" + where))
+    return values
+
+
+def redrawn(source: str, shape: Sequence[int]) -> "Optional[Redrawn]":
+    """The scene of ``simulate:WHERE``, for a page; None of any other source, and of one whose clock is the loop's."""
+    scheme, _, where = source.partition(":")
+    options = scene_options(where) if scheme == "simulate" else {"fps": 0}
+    if not options["fps"]:
+        return None
+    return Redrawn(Scene(seed=options["seed"], people=options["people"], shape=(shape[0], shape[1])))
+
+
+class Redrawn(object):
+    """The scene of a simulated source that was opened now, drawn a second time: frames of the source have no way to the
+    page that shows it. ``clock`` is in seconds."""
+
+    def __init__(self, scene: Scene, clock: Callable[[], float] = time.monotonic) -> None:
+        self._scene, self._clock, self._began_s, self._lock = scene, clock, clock(), threading.Lock()
+
+    def png(self) -> bytes:
+        """The present picture at half its size, as a PNG: what is near is bright, what was not measured black."""
+        with self._lock:
+            depth = self._scene.frame(self._clock() - self._began_s)[::2, ::2]
+        near = np.clip(255.0 - 200.0 * depth / FLOOR_MM, 0, 255)
+        return encode(np.where(depth > 0, near, 0).astype(np.uint8))
