@@ -20,7 +20,8 @@ from edgeveil.edge_runtime.errors import BadInput, nearest
 from edgeveil.edge_runtime.kinds import backends
 from edgeveil.edge_runtime.paths import FIRST, named, service_of
 
-ARTEFACTS = ("tflite-int8", "tflite-float16", "tflite-float32", "onnx-int8", "onnx-float16", "onnx-float32")
+INT16 = "tflite-int16x8"  # activations of 16 bits, weights of 8, which interpreters run on processors alone
+ARTEFACTS = ("tflite-int8", INT16, "tflite-float16", "tflite-float32", "onnx-int8", "onnx-float16", "onnx-float32")
 CONVERTERS = ("tf.lite", "keras-litert", "tf2onnx")  # of a board that names none
 PAGE = "docs/reference/boards.md"
 FOLDER = Path(__file__).with_suffix("")  # of those that ship with EdgeVeil
@@ -215,6 +216,8 @@ class Profile(Table):
                 file_format = artefact.split("-")[0]
                 if file_format not in _formats(backend.name):
                     raise ValueError(f"{backend.name} does not run {artefact}; remove it from that [[backends]].")
+                if artefact == INT16 and backend.accelerator:
+                    raise ValueError(f"the {backend.accelerator} has no {INT16}: remove it from that [[backends]].")
                 if backend.name in _COMPILED and (backend.device is None or self.compiler is None):
                     raise ValueError(f"{backend.name} runs compiled files alone: give its device, and a compiler.")
                 form = forms().get(backend.device or "")

@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        98_780,
+        100_048,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -58,34 +58,37 @@ BUDGETS = {
         "30 a resumed run that was given objects; 300 a search of settings by Optuna; "
         "45 sentences of trials, restarts and locks, receivers that are not connected, no telemetry; "
         "45 what an object expects, and mistakes that a walk met; "
-        "350 a trained .onnx classifier, node by node; 110 digits that are drawn, 100 counts and a simulated scene on "
-        "the preview, 15 answers of a report.",
+        "350 a trained .onnx classifier, node by node; "
+        "260 count-mean sketches, 170 a private lasso, 300 PATE; "
+        "150 drawn digits for the demo; 80 a scene and counts in the preview; 330 fine-tuning for int8 and int16x8.",
     ),
-    "spine lines": Budget(88_780, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(89_508, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
-        494,
+        500,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of ONNX, 1 of the fitting of networks, 9 of "
         "formats and of data larger than memory, 1 of what sources and sinks need on a board, 16 of receivers and "
-        "sensors, 2 of a counted Pufferfish bound, 2 of board remove, 1 of figures, 1 of a search, 1 of drawn digits.",
+        "sensors, 2 of a counted Pufferfish bound, 2 of board remove, 1 of figures, 1 of a search; "
+        "8 of sketches, lasso, PATE, drawn digits and int8.",
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
     "modules under 40 lines": Budget(3, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
     "scripts lines": Budget(
-        10_205,
+        10_290,
         7_000,
         "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters; PyTorch next to "
         "Keras, and other boosting next to ours, in one run each; 50 the wait for a quiet machine and the marked parts "
         "of pages, which only scripts use; 120 searches next to grids; "
         "450 ten minutes under faults, another camera, and bench next to own loops; "
-        "45 PR-GAN in ten seeds; 95 the demo in twenty.",
+        "45 PR-GAN in ten seeds; "
+        "200 the demo in 20 seeds and fine-tuning.",
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        87_265,
+        88_289,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
@@ -95,7 +98,8 @@ BUDGETS = {
         "120 the marks of what waits for the night, each with the test that holds it by day; "
         "60 of a second walk with own networks; "
         "400 of .onnx classifiers; "
-        "20 the choice of a checkpoint; 175 the demo in twenty seeds, its digits, and counts on the preview.",
+        "20 the choice of a checkpoint; "
+        "750 of sketches, lasso and PATE; 380 of fine-tuning and the demo.",
     ),
 }
 

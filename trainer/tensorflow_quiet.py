@@ -11,9 +11,14 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 SHOWN_BYTES = 2000
+# Keras imports them where they are installed, for wrappers, pictures and tables that no command asks of it: a third of
+# the time that TensorFlow takes to start. What needs one imports it itself, later.
+UNUSED = ("matplotlib", "pandas", "sklearn", "cv2", "IPython")
+_command = False  # whether this process is one of a command, and no user's own code will ask Keras for these
 
 # A failed assertion in C++ ends this process at once. A second process then shows the output from before.
 _IF_CRASHED = f'read -r ended || tail -c {SHOWN_BYTES} "$0" >&2; rm -f "$0"'
@@ -24,6 +29,8 @@ def quiet_process() -> None:
 
     ``TF_CPP_MIN_LOG_LEVEL`` and ``PYTHONWARNINGS`` in the environment take precedence.
     """
+    global _command
+    _command = True
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
@@ -81,10 +88,23 @@ def load_tensorflow() -> None:
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     if "tensorflow" not in sys.modules:
-        with quiet():
+        with quiet(), _without(UNUSED if _command else ()):
             tensorflow = importlib.import_module("tensorflow")
         tensorflow.get_logger().setLevel("ERROR")  # retracing and the like are for programmers
         gc.freeze()
+
+
+@contextlib.contextmanager
+def _without(names: Sequence[str]) -> Iterator[None]:
+    """Within the block these cannot be imported, unless they are by now."""
+    modules: dict[str, Any] = sys.modules
+    absent = [name for name in names if name not in modules]
+    modules.update(dict.fromkeys(absent))
+    try:
+        yield
+    finally:
+        for name in absent:
+            del modules[name]
 
 
 def _flush() -> None:

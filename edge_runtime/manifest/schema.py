@@ -30,7 +30,9 @@ PAGE_MEMBER = "privacy/card.html"
 COUNTERSIGNATURE_MEMBER = "privacy/countersignature.json"
 PRIVACY_FILES = {"file": PRIVACY_MEMBER, "card": CARD_MEMBER, "page": PAGE_MEMBER}
 NO_MODEL = "numpy"  # the one variant of a pipeline without models, in golden outputs and in the privacy card
-TENSOR_DTYPES = {"int8": (-128, 127), "uint8": (0, 255), "int32": None, "int64": None, "float16": None, "float32": None}
+# And what the zero point of a quantised one may be.
+TENSOR_DTYPES: Dict[str, Any] = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767)}
+TENSOR_DTYPES.update(dict.fromkeys(("int32", "int64", "float16", "float32")))
 
 _CREATED = re.compile(r"20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z")
 _RANKS = {"image": 3, "vector": 1, "series": 2}
@@ -173,7 +175,7 @@ _TENSORS = field.each(field.record(_TENSOR), 1, rule=_named_apart)
 _ARTEFACT: Table = {
     "file": member("artefacts"),
     "format": lambda *_: field.one_of(formats()),
-    "precision": field.one_of(("float32", "float16", "int8")),
+    "precision": field.one_of(("float32", "float16", "int8", "int16x8")),
     "sha256": field.sha256(),
     "weight_bytes": field.whole(0, MAX_BUNDLE_BYTES),
     "inputs": _TENSORS,

@@ -67,7 +67,7 @@ class Mechanism(Kind):
     ``mechanism``: its name in a recipe, "" where a recipe does not name it. ``of``: what a collector estimates, a
     ``mean`` or a ``share``. ``answer``: its function, where that needs nothing else of the stage. ``automatic``: a
     recipe's "auto" may choose it. ``once``: a recipe says the epsilon of one answer. ``lots``: the kind of the draws.
-    ``fair``: the place of the draw whose every bit counts.
+    ``fair``: the place of the draw whose every bit counts. ``most``: so many categories, or places, at most.
     """
 
     chooses = "op"
@@ -81,6 +81,7 @@ class Mechanism(Kind):
     once = False
     lots = "lots"
     fair: Optional[int] = None
+    most = MOST_PLACES
     answer: Callable[..., np.ndarray]
 
     def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
@@ -116,7 +117,7 @@ class Mechanism(Kind):
 
     def design(self, input_: str, size: int, alpha: float, **asked: Any) -> Design:
         """The mechanism for the value ``input_`` of ``size`` values or categories, at most ``alpha``. ``asked`` has
-        ``radius`` and ``once`` of a recipe."""
+        ``radius`` and ``once`` of a recipe, and a ``seed`` of what is public."""
         raise NotImplementedError
 
     def variance(self, size: int, alpha: float) -> float:
@@ -129,8 +130,9 @@ class Mechanism(Kind):
         """How many values are estimated, and the variance of each; ``size`` is the number of values of a reading."""
         return size, self.variance(size, alpha)
 
-    def worth(self, stage: Entry, made: Mapping[str, Entry], table: Any) -> Worth:
-        """What its report is worth. ``made`` has the stages by output, ``table`` is the bundle's decoder or channel."""
+    def worth(self, stage: Entry, made: Mapping[str, Entry], table: Any) -> Any:
+        """What its report is worth, ``Worth`` or of a sketch ``cms.Sketched``. ``made`` has the stages by output,
+        ``table`` is the bundle's decoder or channel."""
         raise NotImplementedError
 
     def inputs(self, stage: Entry, noise: Sequence[Entry]) -> Any:

@@ -64,3 +64,26 @@ warnings.warn("x")
 def test_a_command_shows_python_warnings_to_those_who_ask():
     assert output.command("-c", WARNS).stderr == ""
     assert "UserWarning: x" in output.command("-W", "default", "-c", WARNS).stderr
+
+
+STARTS = """
+import sys, {before}
+from edgeveil.trainer import tensorflow_quiet
+{command}
+tensorflow_quiet.load_tensorflow()
+print(sorted({{name.partition(".")[0] for name in sys.modules}} & {{*tensorflow_quiet.UNUSED}}))
+import matplotlib.pyplot, sklearn
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "command", "loaded"),
+    [
+        ("os", "tensorflow_quiet.quiet_process()", "[]"),
+        ("sklearn", "tensorflow_quiet.quiet_process()", "['pandas', 'sklearn']"),
+        ("os", "", "'matplotlib'"),
+    ],
+)
+def test_a_command_starts_tensorflow_without_what_it_never_asks_keras_for(before, command, loaded):
+    done = output.command("-c", STARTS.format(before=before, command=command))
+    assert (done.returncode, loaded in done.stdout) == (0, True), done.stdout + done.stderr

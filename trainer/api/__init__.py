@@ -40,7 +40,9 @@ if TYPE_CHECKING:
         DPSGDClassifier,
         FunctionalLinearRegression,
         FunctionalLogisticRegression,
+        PATEClassifier,
         PrivateHuberSVM,
+        PrivateLasso,
         PrivateLogisticRegression,
     )
     from edgeveil.trainer.recipe.schema import Recipe
@@ -56,10 +58,12 @@ __all__ = [
     "FunctionalLinearRegression",
     "FunctionalLogisticRegression",
     "LimitNotMet",
+    "PATEClassifier",
     "PerturbedFrame",
     "Perturber",
     "PrivacyStop",
     "PrivateHuberSVM",
+    "PrivateLasso",
     "PrivateLogisticRegression",
     "RawFrame",
     "__version__",
@@ -379,7 +383,7 @@ def open_bundle(path: "str | Path", *, trust: "str | Path") -> "Bundle":
 
 
 def __getattr__(name: str) -> "Any":
-    if name in __all__ and name.endswith(("Classifier", "Regression", "SVM")):
+    if name in __all__ and name.endswith(("Classifier", "Regression", "SVM", "Lasso")):
         from edgeveil.trainer.ext.private import estimators
 
         return getattr(estimators, name)

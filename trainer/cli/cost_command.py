@@ -187,7 +187,7 @@ def macs_of(what: Path, trust: Path | None) -> dict[str, float]:
 
 def _artefact_of(name: str) -> str:
     suffix = name.rpartition(".")[2]
-    precision = next((p for p in ("int8", "float16", "float32") if p in name), None)
+    precision = next((p for p in ("int8", "int16x8", "float16", "float32") if p in name), None)
     if suffix not in ("tflite", "onnx") or precision is None:
         raise BadInput(
             f"An artefact such as generator-int8.tflite was expected, its precision in its name; got {name}."

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from edgeveil.devices.profiles import ARTEFACTS, Profile
+from edgeveil.devices.profiles import ARTEFACTS, INT16, Profile
 from edgeveil.edge_runtime.backends import available
 from edgeveil.trainer.export import artefact as variants
 from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.compilers.compiled import Compiled, Key, key_of
+
+EVERYWHERE = tuple(name for name in ARTEFACTS if name != INT16)  # which one converter makes, for a profile that asks
 
 
 def wanted(profiles: Sequence[Profile], *, all_formats: bool, kind: str) -> list[str]:
@@ -19,7 +21,7 @@ def wanted(profiles: Sequence[Profile], *, all_formats: bool, kind: str) -> list
     A perturber of that ``kind`` may have fewer of them, or more (``edgeveil.trainer.export.artefact``).
     """
     names = [artefact for profile in profiles for artefact in profile.artefacts]
-    return variants.variants_for(kind, list(dict.fromkeys([*names, *(ARTEFACTS if all_formats else ())])))
+    return variants.variants_for(kind, list(dict.fromkeys([*names, *(EVERYWHERE if all_formats else ())])))
 
 
 def rows(

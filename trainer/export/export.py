@@ -34,6 +34,7 @@ from edgeveil.trainer.export.manifest import PACKAGES, Finding, lint, refuse
 from edgeveil.trainer.ext.private import DATA, PUBLIC
 from edgeveil.trainer.graphs import files as graph_files
 from edgeveil.trainer.graphs.macs import Graph
+from edgeveil.trainer.graphs.prediction import asked_once
 from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.progress import Steps, progress, say
 from edgeveil.trainer.recipe.perturber import of_kind
@@ -68,7 +69,7 @@ def measure(
     ``calibrated`` on public samples, they have no say in it. Sets the tolerance of every entry of ``made``.
     Raises ``BadInput`` where the perturber leaves samples unchanged.
     """
-    dataset, target = run.dataset(), run.classifiers()["target"]
+    dataset, target = run.dataset(), run.classifiers("target")["target"]
     x = run.validation().x[:PARITY_ROWS]
     draws = runners.recorded_draws(fitted, len(x), np.random.default_rng([run.recipe.seed, 3]))
     candidates = golden.candidates(fitted)
@@ -86,25 +87,23 @@ def measure(
         told = (repr(fitted.description()), fitted.tables, repr(one.entries), {"x": x}, draws)
         return kept.piece(partial(_answers, fitted, one, x, draws, candidates), one.name, *one.data.values(), *told)
 
-    for one, answered in zip(made, _side_by_side(answers, made, x.nbytes, count), strict=True):
-        parts = _parts(answered)
-        rows.append(
-            {
-                "artefact": one.name,
-                "backend": str(parts["info"]["backend"]),
-                **folder.compare(fitted, dataset, target, expected, parts["got"]),
-            }
-        )
-        pairs: list[tuple[Outputs, Outputs]] = [] if calibrated == PUBLIC else [(_first(parts["got"]), parts["plain"])]
-        for kernels in ("production", "reference"):
-            runs.append(parts[f"golden {kernels}"])
-            flows.append(parts[f"contested {kernels}"])
-        pairs.append((runs[-2], runs[-1]))
-        recorded[one.name] = runs[-1]
-        tolerances[one.name] = golden.tolerance(fitted, one.precision, pairs)
-        for entry in one.entries.values():
-            entry["tolerance"]["max_abs"] = tolerances[one.name].allowed
-        advance()
+    with asked_once(target):  # most of what two artefacts send is the same
+        for one, answered in zip(made, _side_by_side(answers, made, x.nbytes, count), strict=True):
+            parts = _parts(answered)
+            compared = folder.compare(fitted, dataset, target, expected, parts["got"])
+            rows.append({"artefact": one.name, "backend": str(parts["info"]["backend"]), **compared})
+            pairs: list[tuple[Outputs, Outputs]] = []
+            if calibrated != PUBLIC:
+                pairs.append((_first(parts["got"]), parts["plain"]))
+            for kernels in ("production", "reference"):
+                runs.append(parts[f"golden {kernels}"])
+                flows.append(parts[f"contested {kernels}"])
+            pairs.append((runs[-2], runs[-1]))
+            recorded[one.name] = runs[-1]
+            tolerances[one.name] = golden.tolerance(fitted, one.precision, pairs)
+            for entry in one.entries.values():
+                entry["tolerance"]["max_abs"] = tolerances[one.name].allowed
+            advance()
     allowed = max((tolerance.allowed for tolerance in tolerances.values()), default=0.0)
     loose = [name for name, tolerance in tolerances.items() if tolerance.loose]
     vectors = golden.choose(fitted, candidates, runs, flows, allowed, loose)
@@ -177,9 +176,6 @@ def _first(values: Outputs) -> dict[str, np.ndarray]:
 def _costs(model: str, network: Any, made: Sequence[Artefact]) -> dict[str, Any]:
     by_artefact = {"keras": network_macs(network), **{one.name: one.costs[model] for one in made}}
     return {"model": model, **{name: cost._asdict() for name, cost in by_artefact.items()}}
-
-
-CALIBRATION_ROWS = 256
 
 
 def export(
@@ -256,7 +252,7 @@ def _export(
             f"{artefact.why_not(fitted.kind, chosen[0].artefacts[0])}."
         )
     layers.check_mixed(keep_float, chosen, exported, given=fitted.given is not None)
-    formats = [one.format for one in exported if one.format != "numpy"]
+    formats = [artefact.base(one.name) for one in exported if one.format != "numpy"]
     # Next to a file that was given may stand networks of ours, which bring its input and output to the sample's.
     ours = any(not isinstance(network, GivenFile) for network in fitted.models.values())
     converters = converter.choose(chosen, formats, keep_float) if ours else {}
@@ -308,7 +304,7 @@ def calibration_samples(run: Run, fitted: FittedPerturber, rng: np.random.Genera
     if run.recipe.private is not None:
         return golden.candidates(fitted).x, PUBLIC
     part, _ = fit_and_validation(run.dataset(), "perturber")
-    return part.x[np.sort(rng.permutation(len(part))[:CALIBRATION_ROWS])], DATA
+    return part.x[np.sort(rng.permutation(len(part))[: runners.CALIBRATION_ROWS])], DATA
 
 
 def _convert(

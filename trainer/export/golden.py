@@ -23,7 +23,7 @@ from edgeveil.trainer.runs.fitted import HIDES_NOTHING, FittedPerturber, constan
 SEED = 20211109
 KEPT = 8
 # For kernels of other processors and versions: three steps of int8 were the most ever measured.
-FLOOR = {"int8": 3 / 255, "float16": 1e-3, "float32": 1e-4}
+FLOOR = {"int8": 3 / 255, "int16x8": 1e-3, "float16": 1e-3, "float32": 1e-4}
 LOOSE = 0.1  # of the range
 FEW = 2  # steps of the range: for samples this coarse, one step of tolerance would accept everything
 TIMES = 2.0  # the tolerance is this many times what was measured, or the floor

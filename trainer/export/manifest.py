@@ -40,6 +40,9 @@ from edgeveil.trainer.runs.run import Run, package_versions
 # from, is held by ``edge_runtime.manifest.model_lint``.
 
 
+ENDS = {"int8": "int8", "int16x8": "int16"}  # of a quantised file: the type of what comes in and goes out
+
+
 @dataclass(frozen=True)
 class Finding:
     """A part of a file that a board cannot run, or would run wrongly."""
@@ -67,8 +70,9 @@ def lint(graph: Graph, precision: str, profile: Profile | None = None, kept: Seq
     findings = _fixed_sizes(graph)
     if graph.format == "tflite":
         findings += _one_scale_per_dense(graph)
-    if precision == "int8":
-        findings += _no_float_in_tflite(graph, kept) if graph.format == "tflite" else _no_float_in_onnx(graph, kept)
+    if precision in ENDS:
+        tflite = graph.format == "tflite"
+        findings += _no_float_in_tflite(graph, ENDS[precision], kept) if tflite else _no_float_in_onnx(graph, kept)
     if profile is None or graph.format == "numpy":
         return findings
     findings += _memory(graph, profile)
@@ -163,21 +167,21 @@ def _but_kept(ops: Sequence[Op], kept: Sequence[str]) -> list[Op]:
     return found
 
 
-def _no_float_in_tflite(graph: Graph, kept: Sequence[str]) -> list[Finding]:
+def _no_float_in_tflite(graph: Graph, dtype: str, kept: Sequence[str]) -> list[Finding]:
     findings, named = [], set()
     floats = [op for op in graph.ops if any(one and "float" in one.dtype for one in (*op.inputs, *op.outputs))]
     for op in _but_kept(floats, kept):
         for tensor in (*op.inputs, *op.outputs):
             if tensor is not None and "float" in tensor.dtype and op.name not in named:
                 named.add(op.name)
-                problem = f"{tensor.dtype} inside an int8 artefact: the converter has no int8 for {op.kind}"
+                problem = f"{tensor.dtype} inside an {dtype} artefact: the converter has no {dtype} for {op.kind}"
                 if op.kind in ("QUANTIZE", "DEQUANTIZE"):
-                    problem = f"{tensor.dtype} inside an int8 artefact, at the edge of an operation without int8"
+                    problem = f"{tensor.dtype} inside an {dtype} artefact, at the edge of an operation without {dtype}"
                 findings.append(Finding("no-float-island", problem, _cure(op), op, tensor))
     for name, tensor in (*graph.inputs.items(), *graph.outputs.items()):
-        if tensor.dtype != "int8" or len(tensor.scales) != 1:
-            problem = f"{name!r} is {tensor.dtype}, not int8 with one scale"
-            findings.append(Finding("int8-ends", problem, "ask the converter for int8 in and out", tensor=tensor))
+        if tensor.dtype != dtype or len(tensor.scales) != 1:
+            problem = f"{name!r} is {tensor.dtype}, not {dtype} with one scale"
+            findings.append(Finding("int8-ends", problem, f"ask the converter for {dtype} in and out", tensor=tensor))
     return findings
 
 

@@ -16,6 +16,7 @@ from edgeveil.trainer.interrupts import point
 from edgeveil.trainer.runs.fitted import FittedPerturber
 
 ROWS = 16  # between two places where Ctrl-C ends a run
+CALIBRATION_ROWS = 256
 
 
 class Recorder:

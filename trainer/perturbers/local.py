@@ -50,18 +50,21 @@ def of_vector(name: str, input_: str, d: int, alpha: float, *, radius: float = 1
 
 def automatic(k: int, alpha: float) -> str:
     """The one of smallest error: randomised response for few categories (Wang et al., USENIX Security 2017)."""
-    return min((kind.variance(k, alpha), name) for name, kind in named("share").items() if kind.automatic)[1]
+    kinds = [(name, kind) for name, kind in named("share").items() if kind.automatic and k <= kind.most]
+    return min((kind.variance(k, alpha), name) for name, kind in kinds)[1] if kinds else "cms"
 
 
-def of_category(name: str, input_: str, k: int, alpha: float, *, once: float | None = None) -> Design:
-    """A mechanism for ``input_``, an index below k. ``once``: alpha of one answer of one that is kept.
+def of_category(name: str, input_: str, k: int, alpha: float, *, once: float | None = None, seed: int = 0) -> Design:
+    """A mechanism for ``input_``, an index below k. ``once``: alpha of one answer of one that is kept. ``seed``: of a
+    sketch's hash functions, which ship.
 
-    Raises ``BadInput`` for fewer than 2 or more than 4096 categories.
+    Raises ``BadInput`` for fewer than 2 or more than 4096 categories, of a sketch 2^20.
     """
     name = automatic(k, alpha) if name == "auto" else name
-    if not 2 <= k <= MOST_PLACES:
-        raise BadInput(f"{name} takes 2 to {MOST_PLACES} categories; got {k}. Report something else, or merge them.")
-    return named("share")[name].design(input_, k, alpha, once=once)
+    kind = named("share")[name]
+    if not 2 <= k <= kind.most:
+        raise BadInput(f"{name} takes 2 to {kind.most} categories; got {k}. Report something else, or merge them.")
+    return kind.design(input_, k, alpha, once=once, seed=seed)
 
 
 DECODER = "decoder"
@@ -101,7 +104,9 @@ class Local(Perturber):
     mechanism: Literal[MECHANISMS] = Field(  # type: ignore[valid-type]
         description='Of a reading: "duchi-linf" (the minimax one for vectors in a cube), "duchi-l2" (in a '
         'ball), "laplace", "hybrid" (smallest error). Of classes and codes: "k-rr", "oue", "hrr", or "auto": k-rr '
-        'below 3 e^alpha + 2 of them, else oue. "rappor" keeps a permanent answer for as long as `hold` says, and '
+        'below 3 e^alpha + 2 of them, else oue, and above 4,096 cms. "cms" and "hcms", Apple\'s count-mean sketch and '
+        "its one-bit form, hash up to 1,048,576 of them to 132 or 8 bytes. "
+        '"rappor" keeps a permanent answer for as long as `hold` says, and '
         "sends an instantaneous one of it with every frame."
     )
     epsilon: float = Field(
@@ -173,10 +178,10 @@ class Local(Perturber):
         if self.of == "reading":
             fitted = reading(self, dataset.input)
         elif self.codebook is None:
-            fitted = _label(self, dataset, goal.target)
+            fitted = _label(self, dataset, goal.target, rng)
         else:
             learned = self.codebook.fit(dataset, goal=goal, rng=rng, budget=budget, log=log)
-            fitted = _code(self, dataset, learned, len(dataset.y_names) * self.codebook.codes)
+            fitted = _code(self, dataset, learned, len(dataset.y_names) * self.codebook.codes, rng)
         log.record(local={"of": self.of, "mechanism": _name(fitted), "report": fitted.outputs[0]["shape"]})
         return fitted
 
@@ -214,31 +219,34 @@ def within(spec: InputSpec, radius: float) -> InputSpec:
     return replace(spec, low=tuple((middle - half).tolist()), high=tuple((middle + half).tolist()))
 
 
-def _label(section: Local, dataset: Dataset, model: Any) -> FittedPerturber:
+def _label(section: Local, dataset: Dataset, model: Any, rng: np.random.Generator) -> FittedPerturber:
     """The predicted class's report; its pictures are the class means of the second slice."""
     part, classes = dataset.part("perturber"), len(dataset.y_names)
     means = class_means(dataset.unit(part.x), part.y, classes)[:, None]
-    design = _of_category(section, "predicted", classes)
+    design = _of_category(section, "predicted", classes, rng)
     fitted = reported(
         dataset.input, class_of(dataset.input, model, "predicted"), design, **_pictures(dataset, design, means)
     )
     return replace(fitted, models={"classifier": model}, stream=_stream(section))
 
 
-def _code(section: Local, dataset: Dataset, fitted: FittedPerturber, codes: int) -> FittedPerturber:
+def _code(
+    section: Local, dataset: Dataset, fitted: FittedPerturber, codes: int, rng: np.random.Generator
+) -> FittedPerturber:
     """The report of a codebook's code; its pictures are the codebook's own."""
     until = next(place for place, stage in enumerate(fitted.stages) if stage.get("output") == "code")
     table = fitted.tables["pictures"]
     pictures = table.reshape(codes, -1, *table.shape[1:])
     if table.dtype.kind in "iu":  # whole samples already
         pictures = dataset.unit(pictures).reshape(pictures.shape)
-    design = _of_category(section, "code", codes)
+    design = _of_category(section, "code", codes, rng)
     told = reported(dataset.input, fitted.stages[: until + 1], design, **_pictures(dataset, design, pictures))
     return replace(told, models=fitted.models, substituted=fitted.substituted, stream=_stream(section))
 
 
-def _of_category(section: Local, input_: str, k: int) -> Design:
-    design = of_category(section.mechanism, input_, k, section.epsilon, once=section.instantaneous)
+def _of_category(section: Local, input_: str, k: int, rng: np.random.Generator) -> Design:
+    once, seed = section.instantaneous, int(rng.integers(2**53))
+    design = of_category(section.mechanism, input_, k, section.epsilon, once=once, seed=seed)
     return design if section.hold == "none" or section.instantaneous is not None else held(design)
 
 

@@ -9,7 +9,7 @@ the first slice is not used. The loss is eq. (11) with the mean over adversaries
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -20,7 +20,7 @@ from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.datasets.slicing import few, fit_and_validation
 from edgeveil.trainer.networks.feeding import Feed, descend
 from edgeveil.trainer.perturbers import prgan
-from edgeveil.trainer.perturbers.base import Goal, as_perturber
+from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.prgan import Generated, hinge_loss, mean_losses, med_cross_entropy, train_discriminator
 from edgeveil.trainer.recipe.training_sections import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber
@@ -103,29 +103,34 @@ class Minimax(Generated):
         networks = build(priced, self, goal.target, goal.sensitive, seed=seed)
         labels = (one.astype(np.int32) for one in (to_fit.y, priced.z[to_fit.index]))
         feed, chosen_u = Feed(dataset.unit(to_fit.x), *labels), dataset.unit(to_choose.x)
-        step = training_step(networks, priced.theta, self)
         batch = min(budget.batch, len(to_fit))
         steps = len(to_fit) // batch
-        rule = {"floor": goal.limits.target_accuracy, "most_distance": self.distance_slack * self.distance}
+        limit = goal.limits.target_accuracy
+        raw = to_raw(dataset.input.dtype, dataset.input.low, dataset.input.high)
 
-        def epoch(number: int) -> dict[str, float]:
-            if number > 1 and (number - 1) % self.renew == 0:
-                turn = (number - 1) // self.renew
-                networks.adversaries[turn % len(networks.adversaries)].renew((seed + number) % 2**32)
-            draw = np.random.default_rng([seed, number])
-            order = np.concatenate([draw.permutation(len(to_fit)) for _ in range(self.adversary_steps + 1)])
-            # Of each step one batch for the generator, the others for the adversaries.
-            shares = order.reshape(self.adversary_steps + 1, -1)[:, : steps * batch].reshape(-1, steps, batch)
-            batches = np.concatenate(list(shares), axis=1)
-            losses = []
-            for given in feed.batches(batches):
-                noise = draw.random((batches.shape[1], self.noise), np.float32)
-                losses.append(step(*feed(*given), tf.constant(noise)))
-            return mean_losses(losses)
+        def epochs_of(trained: Networks) -> Callable[[int], dict[str, float]]:
+            step = training_step(trained, priced.theta, self)
 
-        def judged(number: int) -> Judged:
+            def epoch(number: int) -> dict[str, float]:
+                if number > 1 and (number - 1) % self.renew == 0:
+                    turn = (number - 1) // self.renew
+                    networks.adversaries[turn % len(networks.adversaries)].renew((seed + number) % 2**32)
+                draw = np.random.default_rng([seed, number])
+                order = np.concatenate([draw.permutation(len(to_fit)) for _ in range(self.adversary_steps + 1)])
+                # Of each step one batch for the generator, the others for the adversaries.
+                shares = order.reshape(self.adversary_steps + 1, -1)[:, : steps * batch].reshape(-1, steps, batch)
+                batches = np.concatenate(list(shares), axis=1)
+                losses = []
+                for given in feed.batches(batches):
+                    noise = draw.random((batches.shape[1], self.noise), np.float32)
+                    losses.append(step(*feed(*given), tf.constant(noise)))
+                return mean_losses(losses)
+
+            return epoch
+
+        def judged(generator: Any, number: int, floor: float, *, ranked: bool) -> Judged:
             draw = np.random.default_rng([seed, number, 1])
-            sent = dataset.as_sent(generate(networks.generator, chosen_u, self.noise, draw))
+            sent = dataset.as_sent(generate(generator, chosen_u, self.noise, draw))
             score = score_checkpoint(
                 chosen_u,
                 sent,
@@ -135,24 +140,35 @@ class Minimax(Generated):
                 target=networks.target,
                 sensitive=networks.sensitive,
             )
-            raw = to_raw(dataset.input.dtype, dataset.input.low, dataset.input.high)
 
             def made_of(x: np.ndarray) -> np.ndarray:
-                return raw(dataset.as_sent(generate(networks.generator, dataset.unit(x), self.noise, draw)))
+                return raw(dataset.as_sent(generate(generator, dataset.unit(x), self.noise, draw)))
 
             shown = {"acc_y": score.target_accuracy, "distance": score.distance}
             measured = score.as_dict()
-            if number % self.judge_every and number != budget.epochs:
+            if not ranked:
                 return Judged(measured, None, shown)
             seen = few(dataset, to_fit.take(draw.permutation(len(to_fit))[: adversarial_score.SMALL.rows]))
             accuracy = adversarial_score.adversarial_accuracy(dataset, seen, made_of(seen.x), to_choose, raw(sent))
-            score = adversarial_score.read_too(score, rule["floor"], dataset, seen, made_of, to_choose, raw(sent))
+            score = adversarial_score.read_too(score, floor, dataset, seen, made_of, to_choose, raw(sent))
             measured, shown["acc_y"] = {**score.as_dict(), "fresh_accuracy": accuracy}, score.kept_accuracy
+            rule = {"floor": floor, "most_distance": self.distance_slack * self.distance}
             return Judged(measured, adversarial_score.rank(score, accuracy, **rule), shown | {"fresh acc_z": accuracy})
 
+        def judged_at(number: int) -> Judged:
+            ranked = not number % self.judge_every or number == budget.epochs
+            return judged(networks.generator, number, limit, ranked=ranked)
+
+        def of(model: Any) -> tuple[Any, Any, dict[str, Any]]:
+            rate = self.int8.learning_rate if self.int8 is not None else self.learning_rate
+            tuned = replace(networks, generator=model, generator_optimizer=prgan.adam(model, rate))
+            return epochs_of(tuned), lambda number, floor: judged(model, number, floor, ranked=True), tuned.trained()
+
         ships = {"generator": networks.generator}
-        run_epochs(log, epochs=budget.epochs, trained=networks.trained(), ships=ships, epoch=epoch, judged=judged)
-        return as_perturber(dataset.input, networks.generator, kind="minimax")
+        how: dict[str, Any] = {"trained": networks.trained(), "ships": ships, "judged": judged_at}
+        chosen = run_epochs(log, epochs=budget.epochs, epoch=epochs_of(networks), **how)
+        how = {"score": lambda model, floor: judged(model, 0, floor, ranked=True), "floor": limit, "seed": seed}
+        return self.tuned(dataset, networks.generator, to_fit.x, of=of, chosen=chosen, log=log, **how)
 
 
 def build(dataset: Dataset, section: Minimax, target: Any, sensitive: Any, *, seed: int) -> Networks:

@@ -21,6 +21,7 @@ from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.networks.base import network
 from edgeveil.trainer.networks.feeding import Feed, compiled, descend
 from edgeveil.trainer.perturbers.base import Goal, as_perturber
+from edgeveil.trainer.perturbers.int8 import Int8, fine_tune
 from edgeveil.trainer.recipe import networks as recipe_networks
 from edgeveil.trainer.recipe.perturber import Perturber
 from edgeveil.trainer.recipe.training_sections import Budget, Section
@@ -120,6 +121,7 @@ class Generated(Perturber):
         default=False,
         description="Integers of few levels (WiFi): the losses see x' rounded, as it is sent; the gradient passes.",
     )
+    int8: Int8 | None = Field(default=None, description="Fine-tuning for int8 files. Left out: none.")
 
     def resolved(self, folder: Path) -> Generated:
         """See ``Perturber.resolved``."""
@@ -134,7 +136,39 @@ class Generated(Perturber):
     def check(self, dataset: Dataset) -> None:
         """See ``Perturber.check``."""
         if self.files():
-            build_generator(dataset.input, self.generator, noise=getattr(self, "noise", 0))
+            generator = build_generator(dataset.input, self.generator, noise=getattr(self, "noise", 0))
+            if self.int8 is not None:
+                from edgeveil.trainer.networks import rounded
+
+                rounded.check(generator)
+
+    def tuned(
+        self,
+        dataset: Dataset,
+        generator: Any,
+        rows: np.ndarray,
+        *,
+        of: Callable[[Any], tuple[Any, Any, dict[str, Any]]],
+        score: Callable[[Any, float], Any],
+        floor: float,
+        chosen: int,
+        log: Log,
+        seed: int,
+    ) -> FittedPerturber:
+        """The generator as a perturber, after the fine-tuning of ``[perturber.int8]`` where there is one.
+
+        ``rows`` (n, ...) are raw samples that training may see; the others are those of ``int8.fine_tune``.
+        """
+        from edgeveil.trainer.export.runners import CALIBRATION_ROWS, calibration
+
+        fitted = as_perturber(dataset.input, generator, kind=self.kind)
+        if self.int8 is not None:
+            rng = np.random.default_rng([seed, 2])
+            some = rows[np.sort(rng.permutation(len(rows))[:CALIBRATION_ROWS])]
+            (inputs,) = calibration(fitted, some, rng).values()
+            how: dict[str, Any] = {"of": of, "score": score, "floor": floor, "chosen": chosen, "log": log}
+            fine_tune(self.int8, generator, inputs, **how)
+        return fitted
 
     @classmethod
     def draft(cls, kind: str, dataset: Dataset, *, apart: float, stream: bool) -> str:
@@ -216,21 +250,24 @@ class PrGan(Generated):
         feed, chosen_u = Feed(dataset.unit(to_fit.x), to_fit.y.astype(np.int32)), dataset.unit(to_choose.x)
         against = replace(networks, target=in_bfloat16(goal.target), sensitive=in_bfloat16(sensitive))
         log.record(bfloat16=against.target is not goal.target)
-        step = training_step(against, priced.theta, self)
         batch = min(budget.batch, len(to_fit))
         steps = len(to_fit) // batch
-        rule = {"floor": goal.limits.target_accuracy, "most_distance": self.distance_slack * self.distance}
-
-        def epoch(number: int) -> dict[str, float]:
-            order = np.random.default_rng([seed, number]).permutation(len(to_fit))[: steps * batch]
-            return mean_losses([step(*feed(*given)) for given in feed.batches(order.reshape(steps, batch))])
-
+        limit = goal.limits.target_accuracy
         raw = to_raw(dataset.input.dtype, dataset.input.low, dataset.input.high)
 
-        def made_of(u: np.ndarray) -> np.ndarray:
-            return dataset.as_sent(predict(networks.generator, u))
+        def epochs_of(trained: Networks) -> Callable[[int], dict[str, float]]:
+            step = training_step(trained, priced.theta, self)
 
-        def judged(_number: int) -> Judged:
+            def epoch(number: int) -> dict[str, float]:
+                order = np.random.default_rng([seed, number]).permutation(len(to_fit))[: steps * batch]
+                return mean_losses([step(*feed(*given)) for given in feed.batches(order.reshape(steps, batch))])
+
+            return epoch
+
+        def score(generator: Any, floor: float) -> Judged:
+            def made_of(u: np.ndarray) -> np.ndarray:
+                return dataset.as_sent(predict(generator, u))
+
             sent = made_of(chosen_u)
             score = score_checkpoint(
                 chosen_u,
@@ -242,13 +279,27 @@ class PrGan(Generated):
                 sensitive=goal.sensitive,
             )
             learned_on = dataset, to_fit, lambda x: raw(made_of(dataset.unit(x)))
-            score = adversarial_score.read_too(score, rule["floor"], *learned_on, to_choose, raw(sent))
+            score = adversarial_score.read_too(score, floor, *learned_on, to_choose, raw(sent))
             shown = {"acc_y": score.kept_accuracy, "acc_z": score.sensitive_accuracy, "distance": score.distance}
-            return Judged(score.as_dict(), score.rank(**rule), shown)
+            rank = score.rank(floor=floor, most_distance=self.distance_slack * self.distance)
+            return Judged(score.as_dict(), rank, shown)
+
+        def of(model: Any) -> tuple[Any, Any, dict[str, Any]]:
+            rate = self.int8.learning_rate if self.int8 is not None else self.learning_rate
+            tuned = replace(against, generator=model, generator_optimizer=adam(model, rate))
+            return epochs_of(tuned), lambda _, floor: score(model, floor), tuned.trained()
 
         ships = {"generator": networks.generator}
-        run_epochs(log, epochs=budget.epochs, trained=networks.trained(), ships=ships, epoch=epoch, judged=judged)
-        return as_perturber(dataset.input, networks.generator, kind=self.kind)
+        chosen = run_epochs(
+            log,
+            epochs=budget.epochs,
+            trained=networks.trained(),
+            ships=ships,
+            epoch=epochs_of(against),
+            judged=lambda _: score(networks.generator, limit),
+        )
+        how: dict[str, Any] = {"of": of, "score": score, "floor": limit, "chosen": chosen, "log": log, "seed": seed}
+        return self.tuned(dataset, networks.generator, to_fit.x, **how)
 
 
 def build(spec: InputSpec, section: Generated, target: Any, sensitive: Any, *, seed: int, noise: int = 0) -> Networks:

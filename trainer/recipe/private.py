@@ -78,8 +78,8 @@ class _Head(Section):
         default=1.0,
         gt=0,
         le=MOST_EPSILON,
-        description="Replacing one row (dp-sgd: adding or removing one) changes the odds of its coefficients by "
-        "e^epsilon. It is fitted on the first slice, whose people train nothing else that ships.",
+        description="Replacing one row (pate: one person; dp-sgd: adding or removing a row) changes the odds of its "
+        "coefficients by e^epsilon. It is fitted on the first slice, whose people train nothing else that ships.",
     )
     fit_intercept: bool = Field(default=True, description="Whether scores have a constant.")
     random_state: int | None = Field(
@@ -150,7 +150,31 @@ class SgdHead(_WithinNorm):
     average: bool = Field(default=True, description="The mean of the second half of the steps; false: the last.")
 
 
-Head = Annotated[LogisticHead | HuberHead | FunctionalHead | SgdHead, Field(discriminator="kind")]
+class PateHead(_Head):
+    """A student of the noisy votes of teachers, each of people of its own; for [private] that guards people."""
+
+    kind: Literal["pate"] = Field(description="Logistic regression on noisy votes of teachers (GNMax).")
+    delta: float | None = Field(
+        default=None, gt=0, lt=1, description="But for a chance of this. Left out: a tenth of one person's share."
+    )
+    teachers: int = Field(
+        default=50, ge=2, le=100_000, description="How many vote; one person moves one vote of each row."
+    )
+    students: float = Field(
+        gt=0,
+        lt=1,
+        description="Share of the people of the first slice whose readings count as public: the student learns from "
+        "them, by votes. Their labels are not used.",
+    )
+    queries: int | None = Field(
+        default=None, ge=1, description="Public readings that are voted on; more need more noise. Left out: all."
+    )
+    regularization: float = Field(
+        default=1e-2, gt=0, le=1e6, description="Weight of half the squared weights next to the mean loss, of each."
+    )
+
+
+Head = Annotated[LogisticHead | HuberHead | FunctionalHead | SgdHead | PateHead, Field(discriminator="kind")]
 
 
 def check_head(head: Any, perturber: Perturber) -> None:

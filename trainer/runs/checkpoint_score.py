@@ -184,16 +184,21 @@ def run_epochs(
     ships: Mapping[str, Any],
     epoch: Callable[[int], dict[str, float]],
     judged: Callable[[int], Judged],
-) -> None:
+    stage: str = "perturber",
+    of: str = "",
+) -> int:
     """Run ``epoch`` (number to mean losses, ``loss_generator`` among them) and ``judged`` up to number ``epochs``.
 
     ``trained`` is all that a resumed training needs (networks, optimisers); ``ships`` is restored at the end to the
-    epoch of the best rank. Resumes from the last checkpoint. Raises ``LimitNotMet`` where training diverges: a measure
+    epoch of the best rank, whose number is returned. Resumes from the last checkpoint; those of another ``stage`` than
+    the perturber's have its name and ``of``. Raises ``LimitNotMet`` where training diverges: a measure
     is not a number, or the generator's loss is a thousand times that of the first epoch; the checkpoint before is kept.
     """
-    last, best = log.checkpoint("last", **trained), log.checkpoint("best", **ships)
+    first = stage == "perturber"
+    name = "" if first else f"{stage}-{of}"
+    last, best = log.checkpoint(f"{name}last", **trained), log.checkpoint(f"{name}best", **ships)
     facts: dict[str, Any] = {"epoch": 0, "best_epoch": 0, "rank": None, "first_loss": None, **(last.restore() or {})}
-    with whole_steps() as check, progress("perturber", total=epochs, done=facts["epoch"]) as advance:
+    with whole_steps() as check, progress(stage, total=epochs, done=facts["epoch"]) as advance:
         for number in range(facts["epoch"] + 1, epochs + 1):
             losses = epoch(number)
             judgement = judged(number)
@@ -201,7 +206,7 @@ def run_epochs(
             if facts["first_loss"] is None:
                 facts["first_loss"] = losses["loss_generator"]
             check_converging(number, measured, losses["loss_generator"], facts["first_loss"])
-            log.metric(stage="perturber", step=number, **measured)
+            log.metric(stage=stage, step=number, **measured)
             rank = None if judgement.rank is None else list(judgement.rank)
             if rank is not None and (facts["rank"] is None or rank < facts["rank"]):
                 facts |= {"best_epoch": number, "rank": rank}
@@ -211,7 +216,9 @@ def run_epochs(
             advance(**judgement.shown)
             check()
     best.restore()
-    log.record(chosen_epoch=facts["best_epoch"])
+    if first:
+        log.record(chosen_epoch=facts["best_epoch"])
+    return int(facts["best_epoch"])
 
 
 def check_converging(number: int, measured: Mapping[str, float], loss: float, first: float) -> None:

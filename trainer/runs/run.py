@@ -314,9 +314,9 @@ class Run:
         """The rows of the second slice by which checkpoints were chosen; never fitted."""
         return slicing.fit_and_validation(self.dataset(), "perturber")[1]
 
-    def classifiers(self) -> dict[str, Any]:
-        """D_y and D_z: ``{"target": model, "sensitive": model}``, from the unit cube to logits."""
-        paths = {name: self.folder / "classifiers" / f"{name}.keras" for name in ("target", "sensitive")}
+    def classifiers(self, *names: str) -> dict[str, Any]:
+        """D_y and D_z, or those named: ``{"target": model, "sensitive": model}``, from the unit cube to logits."""
+        paths = {name: self.folder / "classifiers" / f"{name}.keras" for name in names or ("target", "sensitive")}
         missing = [name for name, path in paths.items() if not path.is_file()]
         if missing:
             raise BadInput(

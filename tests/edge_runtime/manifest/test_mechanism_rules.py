@@ -56,6 +56,17 @@ def refused(manifest, reason, words=""):
         ("hrr", "row", {"bound": 3}, "wrong-value"),
         ("hrr", "row", {"bound": 1}, "wrong-value"),
         ("hrr", "row", {"shape": [2]}, "wrong-value"),
+        ("cms", "kept", {"shape": [12]}, "wrong-value"),
+        ("cms", "kept", {"shape": [4]}, "wrong-value"),
+        ("cms", "kept", {"shape": [8192]}, "wrong-value"),
+        ("cms", "kept", {"shape": []}, "wrong-value"),
+        ("cms", "kept", {"shape": [8, 8]}, "wrong-value"),
+        ("cms", "row", {"bound": 2**16 + 1}, "wrong-value"),
+        ("cms", "report", {"categories": 1}, "bad-value"),
+        ("cms", "report", {"categories": 2**20 + 1}, "bad-value"),
+        ("cms", "report", {"seed": -1}, "bad-value"),
+        ("hcms", "entry", {"bound": 12}, "wrong-value"),
+        ("hcms", "report", {"noise": ["row", "turn"]}, "wrong-value"),
     ],
 )
 def test_what_does_not_fit_is_refused(op, output, change, reason):

@@ -53,7 +53,7 @@ def test_a_claim_holds_to_the_last_step_and_no_further(op):
     assert refusal(manifest, members) == "spending-mismatch"
 
 
-@pytest.mark.parametrize("op", ["duchi-linf", "duchi-l2", "hybrid", "hrr"])
+@pytest.mark.parametrize("op", ["duchi-linf", "duchi-l2", "hybrid", "hrr", "hcms"])
 def test_one_unit_in_the_last_place_of_a_coin_is_seen(op):
     manifest, members = local.example(op)
     turn = next(stage for stage in manifest["stages"] if stage.get("output") == "turn")
@@ -75,7 +75,9 @@ def test_one_unit_of_each_integer_of_the_piecewise_mechanism_is_seen():
         assert spent(changed, members) > spent(manifest, members)
 
 
-@pytest.mark.parametrize(("op", "name", "step"), [("oue", "own", 1), ("oue", "others", -1), ("rappor", "own", 1)])
+@pytest.mark.parametrize(
+    ("op", "name", "step"), [("oue", "own", 1), ("oue", "others", -1), ("rappor", "own", 1), ("cms", "kept", 1)]
+)
 def test_one_unit_of_the_coins_of_bits_is_seen(op, name, step):
     manifest, members = local.example(op)
     next(stage for stage in manifest["stages"] if stage.get("output") == name)["numerator"] += step

@@ -168,6 +168,24 @@ def test_hadamard(k, alpha):
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("k", [2, 3, 8])
+@pytest.mark.parametrize("op", ["cms", "hcms"])
+def test_sketches(op, k, alpha):
+    """Over every hash function, and every bit or entry; among the functions are some that part the categories."""
+    parts, _ = local.document(op, alpha, k)
+    draws = named(parts)
+    row = [(r, Fraction(1, 4)) for r in range(4)]
+    columns = [row, coins(draws["kept"], 8)] if op == "cms" else [row, [(e, Fraction(1, 8)) for e in range(8)]]
+    columns += [coins(draws["turn"])] if op == "hcms" else []
+    values, weights = every(*columns)
+    lots = dict(zip(draws, values, strict=True))
+    laws = [law(parts, 16 * (np.arange(k) == c), lots, weights) for c in range(k)]
+    check(laws, alpha, 1e-8)
+    assert len(laws[0]) == 4 * (2**8 if op == "cms" else 8 * 2)
+    assert abs(epsilon_of(parts["stages"], parts["outputs"], {}) - worst(laws)) < Decimal("1e-40")
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("k", [2, 3, 8, 256])
 def test_a_channel_costs_what_its_table_says(k, alpha):
     table = local.channel(k, alpha)

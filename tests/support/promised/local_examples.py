@@ -15,7 +15,8 @@ from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from tests.support import bundles
 
 COIN = 2**62
-OPS = ("duchi-linf", "duchi-l2", "laplace", "hybrid", "k-rr", "oue", "rappor", "hrr")
+OPS = ("duchi-linf", "duchi-l2", "laplace", "hybrid", "k-rr", "oue", "rappor", "hrr", "cms", "hcms")
+SEED = 7  # of the hash functions of a sketch
 Stages = list[dict[str, Any]]
 
 
@@ -67,8 +68,17 @@ def window(share: float, grid: int) -> tuple[int, int, int]:
         return inside, grid - inside, int((COIN * odds / (odds + 1)).to_integral_value(ROUND_FLOOR))
 
 
-def stages(op: str, alpha: float, d: int = 4, *, grid: int = 2**16, radius: float = 1.0) -> Stages:
-    """The stages after u (d) and ``label``, an index of d values; ``report`` leaves."""
+def stages(
+    op: str,
+    alpha: float,
+    d: int = 4,
+    *,
+    grid: int = 2**16,
+    radius: float = 1.0,
+    sketch: tuple[int, int] = (4, 8),
+    seed: int = SEED,
+) -> Stages:
+    """The stages after u (d) and ``label``, an index of d values; ``report`` leaves. ``sketch``: functions, places."""
     odd = d + 1 - d % 2
     words, fair = draw("rounding", "words", [(d + 1) // 2]), draw("fair", "words", [(odd + 31) // 32])
     turn = draw("turn", "coin", [], numerator=coin(alpha))
@@ -102,6 +112,11 @@ def stages(op: str, alpha: float, d: int = 4, *, grid: int = 2**16, radius: floa
     if op == "hrr":
         rows = 1 << max(1, (d - 1).bit_length())
         return mechanism(op, "label", [draw("row", "integer", [], bound=rows), turn])
+    if op in ("cms", "hcms"):
+        rows, width = sketch
+        kept = [draw("kept", "coin", [width], numerator=coin(Decimal(str(alpha)) / 2))]
+        noise = kept if op == "cms" else [draw("entry", "integer", [], bound=width), turn]
+        return mechanism(op, "label", [draw("row", "integer", [], bound=rows), *noise], categories=d, seed=seed)
     own = COIN // 2 if op == "oue" else coin(alpha / 2)
     other = rare(alpha) if op == "oue" else rare(alpha / 2)
     noise = [draw("own", "coin", [], numerator=own), draw("others", "coin", [d], numerator=other)]
@@ -118,9 +133,10 @@ def document(op: str, alpha: float, d: int = 4, **more: Any) -> tuple[dict[str, 
         "hybrid": ([2 * d], "int32"),
         "oue": ([d], "int8"),
         "rappor": ([d], "int8"),
+        "cms": ([4 + more.get("sketch", (4, 8))[1] // 8], "uint8"),
     }.get(op, ([], "int64"))
     before = [{"stage": "preprocess", "input": "x", "output": "u", "low": 0.0, "high": 16.0}]
-    if op in ("k-rr", "oue", "rappor", "hrr"):
+    if op in ("k-rr", "oue", "rappor", "hrr", "cms", "hcms"):
         before.append({"stage": "table", "op": "argmax", "input": "u", "output": "label"})
     micro = math.ceil(alpha * 1e6 - 1e-6)
     text = {

@@ -32,7 +32,9 @@ ESTIMATORS = (
     "DPSGDClassifier",
     "FunctionalLinearRegression",
     "FunctionalLogisticRegression",
+    "PATEClassifier",
     "PrivateHuberSVM",
+    "PrivateLasso",
     "PrivateLogisticRegression",
 )
 SOURCE = ROOT / "trainer" / "api" / "__init__.py"

@@ -62,6 +62,24 @@ def test_a_histogram_of_categories(tmp_path, collected, op):
     assert [one["category"] for one in quantiles if one["level"] in (0.25, 0.75)] == [0, 1]
 
 
+@pytest.mark.parametrize("op", nightly_but(("cms", "hcms"), "cms"))
+def test_a_histogram_of_a_sketch(tmp_path, edgeveil, collected, op):
+    bundle = reports.made(tmp_path, op, alpha=4.0)
+    classes = np.random.default_rng(1).choice(4, N, p=[0.6, 0.3, 0.1, 0.0])
+    reports.run(bundle, (np.eye(4)[classes] * 16).astype(np.uint8), f"npz:{tmp_path / 'out.npz'}")
+    words = ("--from", f"npz:{tmp_path / 'out.npz'}", "--estimate")
+    found = collected(bundle, *words, "histogram")
+    low, high = np.array(found["interval_95"]).T
+    truth = np.bincount(classes, minlength=4) / N
+    assert ((low <= truth) & (truth <= high)).all()
+    # 4 functions to 8 places: collisions are most of the error, and more reports would not make it less.
+    assert (high - low) / 2 == pytest.approx(1.96 / np.sqrt(4 * 7), rel=0.05)
+    assert (found["mechanism"], found["reports"]["counted"]) == (op, N)
+    code, _, err = edgeveil("local", "collect", bundle.path, "--trust", bundle.trust, *words, "median")
+    assert code == 2
+    assert "Ask for histogram" in err
+
+
 @pytest.mark.nightly  # by day files, above
 def test_lines_and_files_say_the_same(tmp_path, collected):
     bundle = reports.made(tmp_path, "duchi-linf")

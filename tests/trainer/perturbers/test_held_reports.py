@@ -60,7 +60,7 @@ def test_the_decoder_is_of_both_answers():
         assert mean @ made.slope + made.offset == pytest.approx(np.eye(3)[category], abs=1e-12)
 
 
-@pytest.mark.parametrize("name", ["k-rr", "oue", "hrr"])
+@pytest.mark.parametrize("name", ["k-rr", "oue", "hrr", "cms", "hcms"])
 def test_a_held_report_costs_what_it_costs_once(name):
     plain = local.of_category(name, "label", 4, 1.0)
     kept = held(plain)

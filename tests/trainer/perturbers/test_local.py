@@ -59,7 +59,7 @@ def test_a_vectors_report_is_unbiased_as_exported(trained, tmp_path, mechanism, 
     assert np.abs(z).max() < 6
 
 
-@pytest.mark.parametrize("mechanism", nightly_but(("k-rr", "oue", "hrr"), "k-rr"))
+@pytest.mark.parametrize("mechanism", nightly_but(("k-rr", "oue", "hrr", "cms", "hcms"), "k-rr", "cms"))
 def test_a_class_is_reported_and_decoded(trained, tmp_path, mechanism):
     section = {"kind": "local", "of": "label", "mechanism": mechanism, "epsilon": 2.0}
     run = trained(section, tmp_path)
@@ -111,6 +111,8 @@ def test_a_smaller_radius_is_a_smaller_range_with_less_noise():
 def test_automatic_is_randomised_response_for_few():
     assert local.automatic(10, 1.0) == "k-rr"
     assert local.automatic(11, 1.0) == "oue"
+    assert local.automatic(4096, 1.0) == "oue"
+    assert local.automatic(4097, 1.0) == "cms"
 
 
 def test_a_coin_never_costs_more_than_alpha():
@@ -154,6 +156,15 @@ def test_an_epsilon_without_spending_is_refused(tmp_path):
 def test_too_few_and_too_many_categories_are_refused(name, once, k):
     with pytest.raises(BadInput, match=f"{name} takes 2 to 4096 categories; got {k}"):
         local.of_category(name, "label", k, 1.0, once=once)
+
+
+@pytest.mark.parametrize("name", ["cms", "hcms", "auto"])
+def test_a_sketch_takes_a_million_categories_and_no_more(name):
+    made = local.of_category(name, "label", 2**20, 1.0, seed=5)
+    assert made.stages[-1]["categories"] == 2**20
+    assert made.stages[-1]["seed"] == 5
+    with pytest.raises(BadInput, match="takes 2 to 1048576 categories; got 1048577"):
+        local.of_category(name, "label", 2**20 + 1, 1.0)
 
 
 def test_pictures_and_too_many_values_have_no_reading():

@@ -2,12 +2,14 @@
 
 The recipe's own estimator is fitted on one row, and on the same row with another label. Its regularization, which the
 noise follows, is such that one row moves the fit by nearly all that it may. Where the fit is by DP-SGD, one step of it
-is run, as an encoder's. A bound above the claim proves that less is hidden than was promised; one below proves nothing:
-the logistic loss moves by half of what its noise is made for, and of many classes that share epsilon two differ.
+is run, as an encoder's; of PATE the votes on one row. A bound above the claim proves that less is hidden than was
+promised; one below proves nothing: the logistic loss moves by half of what its noise is made for, and of many classes
+that share epsilon two differ.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,9 +22,9 @@ from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.audit.sections.training import judged, noisy_steps, promised, shared
 from edgeveil.trainer.ext import private
-from edgeveil.trainer.ext.private import clipped_sum, unfitted
+from edgeveil.trainer.ext.private import Secret, clipped_sum, unfitted
 from edgeveil.trainer.measures import intervals
-from edgeveil.trainer.measures.black_box import most_proved, without_noise
+from edgeveil.trainer.measures.black_box import most_proved, mu_lower_bound, without_noise
 from edgeveil.trainer.recipe.private import Head as Recipe
 from edgeveil.trainer.runs.run import Head
 
@@ -33,10 +35,12 @@ FAR = 100.0  # of weights: the row's class is all but impossible, so that its gr
 
 def measured(facts: Mapping[str, Any], section: Recipe, classes: int, confidence: float) -> Finding:
     """What is claimed of the fit and what is spent at least, of ``facts``, run.json's ``head``, in epsilon, or of a
-    step of DP-SGD in mu. Raises ``BadInput`` where the run does not say enough.
+    step of DP-SGD or a vote in mu. Raises ``BadInput`` where the run does not say enough.
     """
     if section.kind == "dp-sgd":
         return _of_step(facts, classes, confidence)
+    if section.kind == "pate":
+        return _of_vote(facts, confidence)
     claimed = facts["promise"]["epsilon"]
     fits, what = _fits(section, classes), "the head's fit"
     if without_noise(fits):
@@ -75,6 +79,19 @@ def _of_step(facts: Mapping[str, Any], classes: int, confidence: float) -> Findi
     apart = noisy_steps(sums, facts["rows"], steps, confidence)
     what = "a step of DP-SGD with the row in its lot, of the head"
     return judged("head", what, "mu", 1 / steps["sigma"], apart.mu, apart.runs)
+
+
+def _of_vote(facts: Mapping[str, Any], confidence: float) -> Finding:
+    """Of the noisy votes on one row, which teachers split in halves, with one person in one's place or another."""
+    votes, noise = facts["votes"], Secret()
+    half = votes["teachers"] // 2
+    scores = []
+    for moved in (0, 1):
+        counts = np.tile([half + moved, half + 1 - moved], (FITS, 1))
+        noisy = noise.whole_gaussian(counts.ravel(), votes["sigma"]).reshape(counts.shape)
+        scores.append((noisy[:, 0] - noisy[:, 1]).astype(np.float64))
+    apart = mu_lower_bound(*scores, confidence=confidence)
+    return judged("head", "the votes on one row", "mu", math.sqrt(2) / votes["sigma"], apart.mu, apart.runs)
 
 
 class HeadSection(Section):

@@ -31,7 +31,8 @@ class Converter:
 
     ``modules`` must be there, and ``install`` brings them. ``packages`` are those whose versions an export records.
     ``opset`` is the newest of ONNX that all boards of the export read. One that ``keeps_float`` leaves operations of an
-    int8 file in float32: those of ``keep_float`` that it has, by their names in the float32 file.
+    int8 file in float32: those of ``keep_float`` that it has, by their names in the float32 file. ``precisions`` are
+    what it makes.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Converter:
     modules: tuple[str, ...]
     install: str = "pip install 'edgeveil[trainer]'"
     packages: tuple[str, ...]
+    precisions: tuple[str, ...] = ("float32", "float16", "int8")
     keeps_float = False
     keep_float: tuple[str, ...] = ()
 
@@ -65,17 +67,26 @@ class Converter:
         return {"name": self.name, "packages": package_versions(self.packages)}
 
 
-def choose(profiles: Sequence[Profile], formats: Sequence[str], keep_float: Sequence[str] = ()) -> dict[str, Converter]:
-    """The converter of each of these formats: the first of the boards' own that all of them take and that is here.
+def choose(
+    profiles: Sequence[Profile], artefacts: Sequence[str], keep_float: Sequence[str] = ()
+) -> dict[str, Converter]:
+    """The converter of the format of each of these artefacts (``tflite-int8``, or ``tflite`` for its usual precisions).
+
+    It is the first of the boards' own that all of them take, that makes these precisions, and that is here.
 
     A board that names none of a format takes the usual ones. With ``keep_float`` it is one that leaves these
     operations in float32. Raises ``BadInput`` where no converter is for all boards,
     or where none of these is installed.
     """
-    return {form: _converter(profiles, form, keep_float) for form in dict.fromkeys(formats)}
+    precisions: dict[str, list[str]] = {}
+    for form, _, precision in (name.partition("-") for name in artefacts):
+        precisions.setdefault(form, []).append(precision)
+    return {form: _converter(profiles, form, needed, keep_float) for form, needed in precisions.items()}
 
 
-def _converter(profiles: Sequence[Profile], form: str, keep_float: Sequence[str]) -> Converter:
+def _converter(
+    profiles: Sequence[Profile], form: str, precisions: Sequence[str], keep_float: Sequence[str]
+) -> Converter:
     taking = [profile for profile in profiles if any(name.startswith(f"{form}-") for name in profile.artefacts)]
     lists = {profile.name: _of_format(profile.converters, form) or _of_format(USUAL, form) for profile in taking}
     first = next(iter(lists.values()), _of_format(USUAL, form))
@@ -91,6 +102,14 @@ def _converter(profiles: Sequence[Profile], form: str, keep_float: Sequence[str]
     if kept and not any(kind.facts.get("keeps_float") for kind in kinds):
         raise BadInput(f"--keep-float: {', '.join(common)} cannot keep operations of an int8 file in float32: {_ADD}.")
     kinds = [kind for kind in kinds if kind.facts.get("keeps_float") or not kept]
+    unmade = {name for name in precisions if name} - {name for kind in kinds for name in kind.facts["precisions"]}
+    if unmade:
+        missing = ", ".join(f"{form}-{name}" for name in sorted(unmade))
+        raise BadInput(
+            f"{missing} is made by none of {', '.join(common)}: name keras-litert in the `converters` of "
+            f"{', '.join(lists) or 'a profile'}, or leave it out of the `artefacts`."
+        )
+    kinds = [kind for kind in kinds if all(name in kind.facts["precisions"] for name in precisions if name)]
     here = [kind for kind in kinds if not _missing(kind)]
     if not here:
         raise BadInput(" ".join(_not_here(kind) for kind in kinds))

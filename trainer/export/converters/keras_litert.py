@@ -29,13 +29,18 @@ _INT8 |= dict.fromkeys(
     RESIZE_NEAREST_NEIGHBOR RESIZE_BILINEAR TRANSPOSE STRIDED_SLICE SPLIT SPACE_TO_DEPTH""".split(),  # noqa: SIM905
     2,
 )
+# And with 16-bit activations.
+_INT16 = {"CONV_2D": 4, "DEPTHWISE_CONV_2D": 5, "FULLY_CONNECTED": 7, "TRANSPOSE_CONV": 3}
+_INT16 |= dict.fromkeys("ADD SUB TANH LOGISTIC CONCATENATION RELU RELU6 PAD STRIDED_SLICE".split(), 3)  # noqa: SIM905
+_INT16 |= {"MINIMUM": 4, "MAXIMUM": 4, "RESIZE_NEAREST_NEIGHBOR": 4}
 _SIGNATURE = "serving_default"
 
 
 class KerasLitert(Converter):
     """``model.export(format="litert")``; int8 is static, with a scale for each output of a convolution.
 
-    A Dense layer has one scale: interpreters before 2.14 read only the first.
+    A Dense layer has one scale: interpreters before 2.14 read only the first. int16x8 has activations of 16 bits with
+    weights of 8: nearer to float32 and slower, since few kernels are made for it.
     """
 
     name = "keras-litert"
@@ -43,6 +48,7 @@ class KerasLitert(Converter):
     modules = ("tensorflow", "ai_edge_quantizer")
     install = "pip install 'edgeveil[trainer,converters]'"
     packages = ("tensorflow", "tensorflow-cpu", "keras", "ai-edge-quantizer", "ai-edge-litert")
+    precisions = ("float32", "float16", "int8", "int16x8")
     keeps_float = True
 
     def convert(
@@ -59,7 +65,8 @@ class KerasLitert(Converter):
             makers = {
                 "float32": lambda: float32,
                 "float16": lambda: _exported(model, batch, "float16"),
-                "int8": lambda: _int8(float32, calibration, self.keep_float),
+                "int8": lambda: _quantised(float32, calibration, self.keep_float, 8),
+                "int16x8": lambda: _quantised(float32, calibration, self.keep_float, 16),
             }
             return {precision: makers[precision]() for precision in precisions}
 
@@ -83,10 +90,13 @@ def _exported(model: Any, batch: int, precision: str) -> bytes:
         return _edited(path.read_bytes(), _tidy)
 
 
-def _int8(float32: bytes, calibration: Mapping[str, np.ndarray] | None, keep_float: Sequence[str]) -> bytes:
+def _quantised(
+    float32: bytes, calibration: Mapping[str, np.ndarray] | None, keep_float: Sequence[str], bits: int
+) -> bytes:
+    """With activations of 8 bits, or of 16 with one zero for all."""
     from ai_edge_quantizer.quantizer import Quantizer
 
-    rules = [_static("*", "CHANNELWISE"), _static("FULLY_CONNECTED", "TENSORWISE")]
+    rules = [_static("*", "CHANNELWISE", bits), _static("FULLY_CONNECTED", "TENSORWISE", bits)]
     kept = {op.outputs[0].name: op.kind for op in read(float32, "tflite").ops if op.name in keep_float}
     for tensor, kind in kept.items():  # a later rule goes before an earlier one
         rules.append({"regex": f"^{re.escape(tensor)};", "operation": kind, "algorithm_key": "no_quantize"})
@@ -94,16 +104,16 @@ def _int8(float32: bytes, calibration: Mapping[str, np.ndarray] | None, keep_flo
     return _edited(bytes(made.quantized_model), partial(_whole, kept=kept))
 
 
-def _static(operation: str, weights: str) -> dict[str, Any]:
-    """A rule of the quantizer: int8 for operations of that name, or all, with the weights' scales of that grain."""
-    eight = {"num_bits": 8, "dtype": "INT"}
+def _static(operation: str, weights: str, bits: int) -> dict[str, Any]:
+    """A rule of the quantizer: whole numbers for operations of that name, or all, the weights' scales of that grain."""
+    values = {"num_bits": bits, "dtype": "INT", "symmetric": bits > 8}
     return {
         "regex": ".*",
         "operation": operation,
         "algorithm_key": "min_max_uniform_quantize",
         "op_config": {
-            "activation_tensor_config": {**eight, "symmetric": False, "granularity": "TENSORWISE"},
-            "weight_tensor_config": {**eight, "symmetric": True, "granularity": weights},
+            "activation_tensor_config": {**values, "granularity": "TENSORWISE"},
+            "weight_tensor_config": {"num_bits": 8, "dtype": "INT", "symmetric": True, "granularity": weights},
             "compute_precision": "INTEGER",
             "explicit_dequantize": False,
         },
@@ -218,7 +228,7 @@ def _whole(model: Any, schema: Any, kept: Mapping[str, str]) -> None:
         source, result = sources[0].inputs[0], graph.tensors[op.outputs[0]]
         scales = graph.tensors[source].quantization
         result.quantization = scales  # of one range, so that no value is rounded again
-        limit.inputs = [source, _quantised(model, graph, constants[0], scales, schema)]
+        limit.inputs = [source, _stepped(model, graph, constants[0], graph.tensors[source], schema)]
         limit.outputs = list(op.outputs)
         users = [one for one in graph.operators if sources[0].outputs[0] in one.inputs]
         dropped |= {id(op)} | ({id(sources[0])} if not users else set())
@@ -226,17 +236,19 @@ def _whole(model: Any, schema: Any, kept: Mapping[str, str]) -> None:
     _set_versions(model, graph, schema)
 
 
-def _quantised(model: Any, graph: Any, place: int, scales: Any, schema: Any) -> int:
-    """The place of a new int8 tensor with the values of the constant at ``place``."""
+def _stepped(model: Any, graph: Any, place: int, like: Any, schema: Any) -> int:
+    """The place of a new tensor with the values of the constant at ``place``, of the type and scale of ``like``."""
+    kind, scales = np.int16 if like.type == schema.TensorType.INT16 else np.int8, like.quantization
+    least, most = np.iinfo(kind).min, np.iinfo(kind).max
     constant = graph.tensors[place]
     values = np.frombuffer(bytes(bytearray(model.buffers[constant.buffer].data)), np.float32)
-    steps = np.clip(np.round(values / scales.scale[0]) + scales.zeroPoint[0], -128, 127).astype(np.int8)
+    steps = np.clip(np.round(values / scales.scale[0]) + scales.zeroPoint[0], least, most).astype(kind)
     buffer = schema.BufferT()
     buffer.data = steps.view(np.uint8)
     model.buffers.append(buffer)
     tensor = schema.TensorT()
-    tensor.shape, tensor.type, tensor.buffer = constant.shape, schema.TensorType.INT8, len(model.buffers) - 1
-    tensor.name, tensor.quantization, tensor.hasRank = constant.name + b"-int8", scales, True
+    tensor.shape, tensor.type, tensor.buffer = constant.shape, like.type, len(model.buffers) - 1
+    tensor.name, tensor.quantization, tensor.hasRank = constant.name + f"-{np.dtype(kind)}".encode(), scales, True
     graph.tensors.append(tensor)
     return len(graph.tensors) - 1
 
@@ -247,7 +259,8 @@ def _set_versions(model: Any, graph: Any, schema: Any) -> None:
     for op in graph.operators:
         code = model.operatorCodes[op.opcodeIndex]
         types = {graph.tensors[place].type for place in [*op.inputs, *op.outputs] if place >= 0}
-        least = _INT8.get(_kind(model, op, schema), 1) if schema.TensorType.INT8 in types else 1
+        versions = _INT16 if schema.TensorType.INT16 in types else _INT8 if schema.TensorType.INT8 in types else {}
+        least = versions.get(_kind(model, op, schema), 1)
         key = (op.opcodeIndex, max(code.version, least))
         if key not in codes:
             new = schema.OperatorCodeT()

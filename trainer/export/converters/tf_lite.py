@@ -44,19 +44,20 @@ class TfLite(Converter):
             # The converter's calibration opens TensorFlow's own interpreter, which is deprecated.
             warnings.filterwarnings("ignore", message=".*tf.lite.Interpreter is deprecated")
             tf.saved_model.save(module, folder, signatures={"serving_default": module.call})
-            return {precision: _convert(folder, precision, calibration) for precision in precisions}
+            # One for all precisions: it reads the folder when it is made, and again for each.
+            converter = tf.lite.TFLiteConverter.from_saved_model(folder)
+            return {precision: _convert(converter, precision, calibration) for precision in precisions}
 
 
-def _convert(folder: str, precision: str, calibration: Mapping[str, np.ndarray] | None) -> bytes:
+def _convert(converter: Any, precision: str, calibration: Mapping[str, np.ndarray] | None) -> bytes:
     import tensorflow as tf
 
-    converter = tf.lite.TFLiteConverter.from_saved_model(folder)
     # With a scale per output of a Dense layer, interpreters before 2.14 use the first one for all, without an error.
     converter._experimental_disable_per_channel_quantization_for_dense_layers = True
-    if precision != "float32":
-        converter.optimizations = [tf.lite.Optimize.DEFAULT]
-    if precision == "float16":
-        converter.target_spec.supported_types = [tf.float16]
+    converter.optimizations = [] if precision == "float32" else [tf.lite.Optimize.DEFAULT]
+    converter.target_spec = tf.lite.TargetSpec(supported_types=[tf.float16] if precision == "float16" else None)
+    converter.representative_dataset = None
+    converter.inference_input_type = converter.inference_output_type = tf.float32
     if precision == "int8":
         converter.representative_dataset = calibration_rows(calibration)
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]

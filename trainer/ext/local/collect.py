@@ -18,7 +18,7 @@ import numpy as np
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.ext.local.blocks import Block, Feed
-from edgeveil.trainer.ext.local.reporting import Decoder, Reporting
+from edgeveil.trainer.ext.local.reporting import Decoder, Reporting, Sketch
 
 # Which reports were counted before: each record counts once by its id, and each unit once a round.
 
@@ -125,6 +125,57 @@ class ByUnit:
         return np.sqrt(squares * self.units / (self.units - 1)) / self.rows
 
 
+class BySketch:
+    """Shares and their standard errors of a sketch, from sums for each hash function and place: no report is kept.
+
+    A report's value for a category is one of two, so the mean is all that the error of independent reports needs. Of
+    ``dependent`` ones it is an upper end: by Cauchy and Schwarz no unit of c reports adds more to the sum of squares
+    than c times what its reports would alone. What collisions add is in the error, at its largest: an estimate is
+    unbiased over hash functions, which one bundle has drawn once.
+    """
+
+    def __init__(self, sketch: Sketch, *, dependent: bool) -> None:
+        self._sketch, self._dependent = sketch, dependent
+        self._sums = np.zeros((sketch.hashes.rows, sketch.hashes.width), np.int64)
+        self._reports_of: Counter[bytes] = Counter()
+        self.rows = 0
+        self._signs: np.ndarray | None = None
+
+    @property
+    def units(self) -> int:
+        return len(self._reports_of) if self._dependent else self.rows
+
+    def add(self, reports: np.ndarray, units: np.ndarray) -> None:
+        """Count reports (n, ...) of ``units``, bytes (n,)."""
+        if not len(reports):
+            return
+        self._sketch.sums(*self._sketch.signs(reports), self._sums)
+        self.rows, self._signs = self.rows + len(reports), None
+        if self._dependent:
+            self._reports_of.update(units.tolist())
+
+    def _mean_signs(self) -> np.ndarray:
+        if self._signs is None:
+            self._signs = self._sketch.totals(self._sums) / max(1, self.rows)
+        return self._signs
+
+    @property
+    def mean(self) -> np.ndarray:
+        return self._sketch.slope * self._mean_signs() + self._sketch.start
+
+    def standard_error(self) -> np.ndarray | None:
+        """As that of ``ByReport``."""
+        if self.units < FEWEST_UNITS:
+            return None
+        mean = self._mean_signs()
+        if self._dependent:
+            counts = np.array(list(self._reports_of.values()), np.float64)
+            squares = (counts**2).sum() * (1 + np.abs(mean)) ** 2 * self.units / (self.units - 1)
+        else:
+            squares = self.rows * (1 - mean**2) * self.rows / (self.rows - 1)
+        return np.sqrt(squares * (self._sketch.slope / self.rows) ** 2 + self._sketch.collisions)
+
+
 # The nearest distribution to an unbiased histogram, which noise may leave below 0 or with another sum than 1.
 
 
@@ -169,10 +220,21 @@ class Estimate:
             )
         self._kind, self._decoder, self._names = kind, decoder, names
         self._cumulated = kind in _LEVELS  # a quantile's interval is that of the shares up to a category
-        self._sums = (ByUnit if dependent else ByReport)(decoder.width)
+        if isinstance(decoder, Sketch):
+            if self._cumulated:
+                raise BadInput(
+                    f"A histogram was expected of a sketch, and {kind} was asked for: the errors of {decoder.width:,} "
+                    "shares add up. Ask for histogram."
+                )
+            self._sums: BySketch | ByUnit | ByReport = BySketch(decoder, dependent=dependent)
+        else:
+            self._sums = (ByUnit if dependent else ByReport)(decoder.width)
 
     def add(self, reports: np.ndarray, units: np.ndarray) -> None:
         """Count n reports of ``units``, bytes (n,)."""
+        if isinstance(self._decoder, Sketch):
+            self._sums.add(reports, units)
+            return
         rows = max(1, _VALUES // self._decoder.width)
         for first in range(0, len(reports), rows):
             values = self._decoder.values(reports[first : first + rows])

@@ -14,6 +14,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import Output, Spending
 from edgeveil.edge_runtime.manifest.spending import repeats_paid
 from edgeveil.edge_runtime.stages import kind_of
+from edgeveil.edge_runtime.stages.cms import Sketched, collided
 from edgeveil.edge_runtime.stages.mechanism import Worth
 
 # What a report is worth: an unbiased value, float64, for each report that its mechanism can make.
@@ -57,11 +58,41 @@ class Rows:
         return self._table[reports]
 
 
-Decoder = Linear | Rows
+class Sketch:
+    """Reports of a count-mean sketch, whose sign at the place of each category is worth a multiple of it.
+
+    ``collisions``: the largest variance that collisions of categories add to a share, however many the reports.
+    """
+
+    def __init__(self, worth: Sketched) -> None:
+        self.made, self.signs = worth.made, worth.signs
+        self.hashes, self.slope, self.start = worth.hashes, worth.slope, worth.start
+        self.width = worth.categories
+        self.collisions = collided(self.hashes.rows, self.hashes.width)
+        self.spread = np.full(self.width, 2 * abs(self.slope))
+        self.spread_up_to = self.spread.cumsum()
+
+    def sums(self, row: np.ndarray, signs: np.ndarray, into: np.ndarray) -> None:
+        """Add int8 (n, places) ``signs`` of reports by the hash functions ``row`` (n,) to ``into`` (rows, places)."""
+        order = np.argsort(row, kind="stable")
+        rows, first = np.unique(row[order], return_index=True)
+        into[rows] += np.add.reduceat(signs[order], first, axis=0, dtype=np.int64)
+
+    def totals(self, into: np.ndarray) -> np.ndarray:
+        """The sum (width,) of the reports' signs at each category's place, of such sums."""
+        categories, total = np.arange(self.width), np.zeros(self.width, np.int64)
+        for row in np.flatnonzero(into.any(axis=1)).tolist():
+            total += into[row, self.hashes.places(row, categories)]
+        return total
 
 
-def decoder(worth: Worth) -> Decoder:
+Decoder = Linear | Rows | Sketch
+
+
+def decoder(worth: Worth | Sketched) -> Decoder:
     """A report's decoder by its kind."""
+    if isinstance(worth, Sketched):
+        return Sketch(worth)
     if worth.made is None or worth.spread is None:
         return Rows(worth.table)
     return Linear(worth.table, worth.made, worth.spread)

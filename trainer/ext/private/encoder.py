@@ -25,7 +25,7 @@ from edgeveil.trainer.ext.private.per_example import Loss
 from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.progress import progress, say
 from edgeveil.trainer.recipe.private import Head as Section
-from edgeveil.trainer.recipe.private import Private
+from edgeveil.trainer.recipe.private import PateHead, Private
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.run import Head, Log
 
@@ -137,8 +137,9 @@ ESTIMATORS: Mapping[str, tuple[str, str]] = {  # the class, and the mechanism in
     "huber-svm": ("PrivateHuberSVM", "Huber support vector machine by {method} perturbation"),
     "functional-logistic": ("FunctionalLogisticRegression", "logistic regression by the functional mechanism"),
     "dp-sgd": ("DPSGDClassifier", "logistic regression by DP-SGD"),
+    "pate": ("PATEClassifier", "PATE"),
 }
-HERE = ("kind", "of")  # keys of the section that are none of the estimator's
+HERE = ("kind", "of", "students")  # keys of the section that are none of the estimator's
 
 
 def check(recipe: Recipe, dataset: Dataset) -> None:
@@ -146,6 +147,8 @@ def check(recipe: Recipe, dataset: Dataset) -> None:
     section = recipe.head
     if section is None:
         return
+    if section.kind == "pate":
+        _check_pate(section, dataset)
     rows, values = len(_units(dataset)), math.prod(dataset.input.shape)
     if section.kind == "dp-sgd":
         if section.lot is not None and section.lot > rows:
@@ -164,11 +167,17 @@ def fit(section: Section, dataset: Dataset, frames: Callable[[np.ndarray], np.nd
 
     Raises ``BadInput`` where its solver does not converge, so that nothing could be promised.
     """
-    part, noise = dataset.part("classifiers"), noise_of(section.random_state)
-    units = _units(dataset)
+    part = dataset.part("classifiers")
+
+    def seen(x: np.ndarray) -> np.ndarray:
+        given = dataset.unit(x if section.of == "reading" else frames(x))
+        return given.reshape(len(x), -1).astype(np.float64)
+
+    if section.kind == "pate":
+        return _pate(section, dataset, seen)
+    noise, units = noise_of(section.random_state), _units(dataset)
     chosen = readings_of(np.arange(len(units)), units, noise)
-    x, y = part.x[chosen], part.y[chosen]
-    rows = dataset.unit(x if section.of == "reading" else frames(x)).reshape(len(x), -1).astype(np.float64)
+    rows, y = seen(part.x[chosen]), part.y[chosen]
     estimator, mechanism = unfitted(section, rows.shape[1], len(dataset.y_names))
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
@@ -179,7 +188,8 @@ def fit(section: Section, dataset: Dataset, frames: Callable[[np.ndarray], np.nd
     for text in messages:
         say(f"[head]: {text}")
     unit = "row" if dataset.units is None else dataset.units.kind
-    promised = None if estimator.guarantee_ is None else _promise(estimator.guarantee_, unit)
+    one = () if unit == "row" else (f"one reading of each {unit}, drawn at random",)
+    promised = None if estimator.guarantee_ is None else _promise(estimator.guarantee_, unit, one)
     weights, bias = _each_class(estimator.coef_, estimator.intercept_)
     beyond = estimator.clipped_ if section.kind == "functional-logistic" else estimator.shortened_
     facts = {"kind": section.kind, "of": section.of, "rows": len(rows), "beyond": beyond, "promise": promised}
@@ -196,7 +206,7 @@ def unfitted(section: Section, values: int, classes: int) -> tuple[Any, str]:
     settings = section.model_dump(exclude=set(HERE), exclude_none=True)
     if section.kind == "functional-logistic":
         settings["bounds"] = (0.0, 1.0)
-    else:
+    elif section.kind != "pate":
         settings.setdefault("data_norm", math.sqrt(values))
     kind, words = ESTIMATORS[section.kind]
     return getattr(estimators, kind)(**settings, classes=np.arange(classes)), words.format(**settings)
@@ -208,10 +218,56 @@ def _units(dataset: Dataset) -> list[np.ndarray]:
     return [np.array([row]) for row in range(len(index))] if dataset.units is None else dataset.units.rows(index)
 
 
-def _promise(guarantee: Any, unit: str) -> dict[str, Any]:
-    one = () if unit == "row" else (f"one reading of each {unit}, drawn at random",)
-    given = tuple(dict.fromkeys((*guarantee.given, *one, *cover.GIVEN)))
-    return asdict(replace(guarantee, unit=unit, covers=cover.HEAD_COVERS, given=given, outside=cover.OUTSIDE))
+def _check_pate(section: PateHead, dataset: Dataset) -> None:
+    """Raise ``BadInput`` where the data do not name people, or people, teachers and queries do not fit."""
+    from edgeveil.trainer.ext.private.estimators import pate
+
+    if dataset.units is None or dataset.units.kind != "subject":
+        raise BadInput(
+            'The head "pate" has one teacher for each person: expected [private] with `unit = "subject"`, of data that '
+            "name the person of each row. Add `data.subject`, or take another kind of head."
+        )
+    public, people = _roles(section, dataset)
+    count = len(np.unique(people))
+    try:
+        pate.check(count, int(public.sum()), len(dataset.y_names), section.teachers, section.queries)
+        if section.delta is not None:
+            pate.check_delta(section.delta, count)
+    except BadInput as error:
+        raise BadInput(f"[head]: {error}") from None
+
+
+def _roles(section: PateHead, dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """The mask of the first slice's rows that count as public, and whose each other one is: by each one's own hash."""
+    index, units = dataset.part("classifiers").index, dataset.units
+    if units is None:
+        raise ValueError("PATE asks for data that were cut by person")
+    public = units.second[index] < section.students
+    return public, units.number[index][~public]
+
+
+def _pate(section: PateHead, dataset: Dataset, seen: Callable[[np.ndarray], np.ndarray]) -> tuple[Head, dict[str, Any]]:
+    """As ``fit``, of a student: its own rows are those of people whose readings count as public, in random order."""
+    part = dataset.part("classifiers")
+    public, people = _roles(section, dataset)
+    asked = np.flatnonzero(public)
+    asked = asked[np.argsort(noise_of(section.random_state).uniform((len(asked),)))][: section.queries]
+    estimator, words = unfitted(section, math.prod(dataset.input.shape), len(dataset.y_names))
+    estimator.fit(seen(part.x[~public]), part.y[~public], people=people, public=seen(part.x[asked]))
+    votes = estimator.votes_
+    mechanism = (
+        f"{words}: {votes.teachers} teachers, {votes.queries:,} votes with Gaussian noise of deviation {votes.sigma:g}"
+    )
+    promised = None if estimator.guarantee_ is None else _promise(estimator.guarantee_, "subject")
+    weights, bias = _each_class(estimator.coef_, estimator.intercept_)
+    facts = {"kind": section.kind, "of": section.of, "rows": int((~public).sum()), "promise": promised}
+    return Head(section.of, mechanism, weights, bias, promised), {**facts, "votes": votes.as_dict()}
+
+
+def _promise(guarantee: Any, unit: str, more: Sequence[str] = ()) -> dict[str, Any]:
+    given = tuple(dict.fromkeys((*guarantee.given, *more, *cover.GIVEN)))
+    outside = (*guarantee.outside, *cover.OUTSIDE)
+    return asdict(replace(guarantee, unit=unit, covers=cover.HEAD_COVERS, given=given, outside=outside))
 
 
 def _each_class(weights: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

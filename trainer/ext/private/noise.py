@@ -3,8 +3,9 @@
 The generators of numpy and TensorFlow are not secret: who sees enough of their output can tell the rest of it.
 ``Secret`` is for every claim; ``Seeded`` has the same laws from a seed, for tests, and carries no claim.
 
-Float64 noise is not exact: the last bits of a sum tell something of what was added to (Mironov 2012). Laplace noise is
-OpenDP's, which is safe against that; for the others the guarantee says that it leaves this out.
+Float64 noise is not exact: the last bits of a sum tell something of what was added to (Mironov 2012). Laplace noise and
+Gaussian noise on whole numbers are OpenDP's, which are safe against that; for the others the guarantee says that it
+leaves this out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from typing import Any, Protocol
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from scipy.special import softmax
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.ext.private.per_example import Claim, Clipped, Loss, noise_for
@@ -39,6 +39,10 @@ class Noise(ABC):
     @abstractmethod
     def laplace(self, values: np.ndarray, scale: float) -> np.ndarray:
         """``values`` (n,) plus independent Laplace noise of that scale, float64 (n,)."""
+
+    @abstractmethod
+    def whole_gaussian(self, values: np.ndarray, sigma: float) -> np.ndarray:
+        """Whole ``values`` (n,) plus independent discrete Gaussian noise of that deviation, int64 (n,)."""
 
     def gaussian(self, shape: tuple[int, ...], sigma: float) -> np.ndarray:
         """Independent normal values of mean 0 and deviation ``sigma``, by Box and Muller (1958)."""
@@ -81,6 +85,14 @@ class Secret(Noise):
         space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.l1_distance(T=float)
         return np.array(dp.m.make_laplace(*space, scale=scale)(np.asarray(values, np.float64).tolist()))
 
+    def whole_gaussian(self, values: np.ndarray, sigma: float) -> np.ndarray:
+        """OpenDP's, exact (Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy", 2020)."""
+        import opendp.prelude as dp
+
+        dp.enable_features("contrib")
+        space = dp.vector_domain(dp.atom_domain(T=int)), dp.l2_distance(T=float)
+        return np.array(dp.m.make_gaussian(*space, scale=sigma)(np.asarray(values, np.int64).tolist()), np.int64)
+
 
 class Seeded(Noise):
     """The same laws from a seed."""
@@ -97,6 +109,11 @@ class Seeded(Noise):
     def laplace(self, values: np.ndarray, scale: float) -> np.ndarray:
         """numpy's."""
         return np.asarray(values, np.float64) + self._random.laplace(scale=scale, size=np.shape(values))
+
+    def whole_gaussian(self, values: np.ndarray, sigma: float) -> np.ndarray:
+        """numpy's, rounded: of nearly that law."""
+        noise = np.rint(self._random.normal(scale=sigma, size=np.shape(values)))
+        return np.asarray(values, np.int64) + noise.astype(np.int64)
 
 
 def noise_of(random_state: Any) -> Noise:
@@ -164,6 +181,8 @@ def noisy_mean(sums: Sequence[np.ndarray], made: Plan, noise: Noise, *, share: f
 def clipped_sum(x: np.ndarray, hot: np.ndarray, weights: np.ndarray, clip: float) -> np.ndarray:
     """The sum (classes, d) over rows x (n, d) of each one's gradient of the cross entropy at ``weights`` (classes, d),
     cut to the length ``clip``; ``hot`` (n, classes) has a 1 at the class of each."""
+    from scipy.special import softmax  # an export, which adds no noise, would load it too
+
     slope = softmax(x @ weights.T, axis=1) - hot
     # A row's gradient is the product of both, and so is its norm.
     norms = np.linalg.norm(slope, axis=1) * np.linalg.norm(x, axis=1)

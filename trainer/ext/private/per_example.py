@@ -18,8 +18,6 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from scipy import optimize
-
 from edgeveil.edge_runtime.errors import BadInput
 
 Loss = Callable[[Any, Any], Any]  # the model's outputs and the labels -> the loss of each example (batch,)
@@ -265,6 +263,8 @@ def noise_for(epsilon: float, *, rate: float, steps: int, delta: float) -> Claim
     _check(rate, steps, delta)
     if not 0 < epsilon <= MOST_EPSILON:
         raise BadInput(f"Expected an epsilon above 0 and up to {MOST_EPSILON:g}; got {epsilon}.")
+
+    from scipy import optimize  # an export, which adds no noise, would load it too
 
     def over(log_sigma: float) -> float:
         return math.log(_bound(rate, math.exp(log_sigma), steps, delta) / epsilon)

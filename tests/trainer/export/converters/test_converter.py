@@ -59,6 +59,36 @@ def test_the_first_that_all_boards_take(without):
     assert choose([board("jetson-nano", "keras-litert")], ["onnx"])["onnx"].name == "tf2onnx"
 
 
+def test_int16x8_is_made_by_the_converter_that_has_it_or_refused_by_name(without):
+    without()
+    taking = board("raspberry-pi5")
+    assert choose([taking], ["tflite-int8", "tflite-int16x8"])["tflite"].name == "keras-litert"
+    assert choose([taking], ["tflite-int8", "onnx-int8"])["tflite"].name == "tf.lite"
+    with pytest.raises(BadInput, match=r"^tflite-int16x8 is made by none of tf\.lite: name keras-litert in .*rasp"):
+        choose([board("raspberry-pi5", "tf.lite")], ["tflite-int16x8"])
+
+
+def with_int16(tmp_path, name, old):
+    """A profile of a user's own that asks for int16x8 in addition to int8."""
+    text = (profiles.FOLDER / f"{name}.toml").read_text()
+    path = tmp_path / f"{name}.toml"
+    path.write_text(text.replace(old, old.replace('"tflite-int8"', '"tflite-int8", "tflite-int16x8"')))
+    return str(path)
+
+
+def test_a_profile_that_asks_has_int16x8_and_an_accelerator_cannot(run, tmp_path):
+    mine = with_int16(tmp_path, "raspberry-pi5", 'artefacts = ["tflite-int8", "tflite-float32"]')
+    folder = export(run.folder, [mine], tmp_path / "out")
+    assert folder.manifest["preference"] == ["tflite-int8", "tflite-int16x8", "tflite-float32"]
+    assert folder.report["converters"]["tflite"]["name"] == "keras-litert"
+    off = {row["artefact"]: row["mean_abs"] for row in folder.report["parity"]}
+    assert off["tflite-int16x8"] < off["tflite-int8"]
+    (entry,) = folder.manifest["models"]["generator"]["artefacts"]["tflite-int16x8"]["inputs"]
+    assert (entry["dtype"], entry["zero_point"]) == ("int16", 0)
+    with pytest.raises(BadInput, match="the Edge TPU has no tflite-int16x8: remove it"):
+        profiles.load(with_int16(tmp_path, "coral-dev-board", 'artefacts = ["tflite-int8"]'))
+
+
 def test_the_opset_is_the_newest_that_all_boards_read():
     boards = [board("rockchip-rk3588"), board("workstation")]
     assert choose(boards[:1], ["onnx"])["onnx"].opset == 19
