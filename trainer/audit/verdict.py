@@ -34,6 +34,7 @@ from edgeveil.trainer.recipe.training_sections import Limits
 MOST_FINDINGS = 3  # of a verdict
 SIGNIFICANT = 0.01  # of the permutation tests, on all rows and on parts of them, together
 TPR_ERROR = 0.025  # of the tests that no attack recognises the most exposed more than three times too often, together
+SMALLEST = 0.001  # bits that are written
 COUNTED = f"{CodeCounts.name} on {LEARNED_ON} rows"
 FRESH = ("fresh", "both", "crossed", "several")  # an ensemble of several settings has one of the others in it
 EARLIER = (
@@ -104,7 +105,7 @@ def judge(document: Mapping[str, Any], limits: Mapping[str, Any], *, of: str = S
         shown = [_bounded(mine, data, bound["points"]), *tiny]
     else:
         shown = leaks or [*_reached(rows, mine, word, upper, limit, fresh=fresh), *tiny]
-    line = "; ".join(one.words for one in shown[: 1 if leaks else None])
+    line = "; ".join(one.words.removesuffix(".") for one in shown[: 1 if leaks else None])
     if needed is not None:
         line += f"; about {needed['more']:,} more test {needed['unit']} would be needed, if figures stay as they are"
     if unread:
@@ -225,8 +226,9 @@ def _gains(rows: Sequence[Answer], mine: Sequence[Finding]) -> Iterator[_Shown]:
 
 def _least(one: Finding) -> str:
     """Bits that are sure, and their estimate where nothing is."""
-    low = one.interval[0]
-    return f"{one.value:.3f} bits" if low is None or low <= 0 else f"at least {low:.3f} bits"
+    low, value = one.interval[0], one.value or 0.0
+    estimate = f"{value:.3f} bits" if value >= SMALLEST else f"less than {SMALLEST:g} bits"
+    return estimate if low is None or low < SMALLEST else f"at least {low:.3f} bits"
 
 
 def _bounded(mine: Sequence[Finding], data: Mapping[str, Any], points: float) -> _Shown:

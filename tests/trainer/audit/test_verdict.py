@@ -1,6 +1,7 @@
 """Four words, by the ends of intervals: few rows never look better, and an older audit never flatters."""
 
 import copy
+import dataclasses
 
 import pytest
 
@@ -85,6 +86,8 @@ def test_an_effect_that_is_sure_and_tiny_is_said_with_its_size():
     )
     assert found["line"].endswith(found["reasons"][-1])
     assert len(found["findings"]) == 2
+    smaller = judged(document(0.61, 0.0002, p=0.001))["reasons"][-1]
+    assert "surely gains less than 0.001 bits per sample" in smaller
     made["permutation"]["gain"] = 0.06
     assert judged(made)["word"] == LEAKS
 
@@ -248,6 +251,8 @@ def test_a_bound_is_named_with_its_upper_end_and_its_assumptions():
     found = judged(document(0.61), *others, bound("right", 0.64))
     assert found["line"] == "any attack reads less-than-five at most 4.0 points above y alone: under an assumption"
     assert found["findings"] == [len(as_schema_2(document(0.61))["findings"]) + 2]
+    tiny = judged(document(0.61, 0.03, p=0.001), dataclasses.replace(bound("right", 0.64), text="By a law."))
+    assert "above y alone: By a law; sure but tiny: " in tiny["line"]
 
 
 def test_without_fresh_rows_nothing_holds():

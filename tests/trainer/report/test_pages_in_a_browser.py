@@ -10,7 +10,9 @@ import pytest
 
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
+from edgeveil.edge_runtime.manifest.count import CountRules, Zone
 from edgeveil.edge_runtime.sinks import open_sink
+from edgeveil.edge_runtime.sinks.count_report import CountReport
 from edgeveil.trainer.audit.card import SUBSTITUTED, card
 from edgeveil.trainer.report import card_markdown, frontier, ml_bom, pictures
 from edgeveil.trainer.report import frontier as page_facts
@@ -233,15 +235,19 @@ def test_the_card_of_a_publication_fits_and_has_no_fault(browser, tmp_path, of):
 
 @pytest.mark.nightly  # by day sinks/test_preview.py, and other pages, above
 def test_the_preview_with_its_camera_aid_fits_and_has_no_fault(browser):
-    sink = open_sink(
-        "preview:0", network_receivers.OUTPUTS, network_receivers.MANIFEST, {"notes": ["simulated: no sensor"]}
-    )
+    zone = Zone("hall", [(0.0, 0.0), (4.0, 0.0), (4.0, 3.0)])
+    manifest = network_receivers.MANIFEST._replace(counts=CountRules([], [zone], 60, [], 1.0, None))
+    options = {"notes": ["simulated: no sensor"], "source": "simulate:depth"}
+    sink = open_sink("preview:0", network_receivers.OUTPUTS, manifest, options)
     try:
         sink.write(network_receivers.frame(3))
+        sink.write_count(CountReport(7, "counted", [3], 40, 10**18))
         sink.local({"late": 3}, {"focus": 9, "cut": 3, "blob": 2}, 4.2)
         assert found(browser, f"http://127.0.0.1:{sink.port}/", wait_s=0.6) == NOTHING
         assert not browser.evaluate("document.getElementById('camera-aid').hidden")
         assert browser.evaluate("document.getElementById('age').textContent").endswith(" s ago")
+        assert browser.evaluate("document.querySelector('#counts .count').textContent") == "3"
+        assert browser.evaluate("document.getElementById('scene').naturalWidth") == 3  # of 5, at half its size
         drawn = "Array.from(document.getElementById('strip').getContext('2d').getImageData({}, 1, 1, 1).data)"
         wait_for(browser, drawn.format(661) + "[3]", 255)  # the newest is at the right, and nothing is next to it yet
         assert browser.evaluate(drawn.format(661))[3] == 255

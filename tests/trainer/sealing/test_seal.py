@@ -297,7 +297,7 @@ def test_a_full_disk_leaves_nothing_half_written(keys, exported):
 def test_card_shows_the_adaptive_number_first_and_calls_the_others_what_they_are(tmp_path, keys, exported):
     out = seal(exported, keys / "signing.key", tmp_path / "b.veil")
     text = inspect(out, keys, full=True).text()
-    assert text.index("The best attack found of 2 (forest") < text.index("non-adaptive")
+    assert re.search(r"The best attack found of \d+ \(forest", text).start() < text.index("non-adaptive")
     assert "64.0 % [62.0 %, 66.0 %]" in text
     for line in text.splitlines():
         assert "52.0 %" not in line or "non-adaptive" in line or "D_y" in line
