@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 
-from edgeveil.edge_runtime.manifest.manifest import parse
+from edgeveil.edge_runtime.manifest.manifest import Stage, parse
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
+from edgeveil.edge_runtime.stages import kind_of
 from edgeveil.edge_runtime.stages.mechanism import excess
 from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.measures import exact_law
 from edgeveil.trainer.perturbers import local
 from edgeveil.trainer.perturbers.local import Local
 from edgeveil.trainer.runs.fitted import FittedPerturber, decoded, preprocess_stage
 
 BATCH = 4096
+
+
+def sent(stages: Sequence[Mapping[str, Any]], categories: np.ndarray) -> np.ndarray:
+    """The board's reports of categories (n,), of a mechanism's ``stages``: with the system's noise, of any domain."""
+    *draws, stage = stages
+    flow = {one["output"]: kind_of(one).drawing(Stage(one))((len(categories), *one["shape"])) for one in draws}
+    flow[stage["input"]] = categories
+    exact_law.shipped(stage, draws)(flow)
+    return np.asarray(flow[stage["output"]])
 
 
 def cube(d: int) -> InputSpec:

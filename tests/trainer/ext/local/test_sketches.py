@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.manifest.manifest import Stage
 from edgeveil.edge_runtime.stages import kind_of
 from edgeveil.trainer.ext.local import collect
 from edgeveil.trainer.ext.local.reporting import Sketch
 from edgeveil.trainer.measures import exact_law
 from edgeveil.trainer.perturbers import local
+from scripts.papers.shipped import sent
 from tests.support.promised import local_examples
 
 SKETCHES = ("cms", "hcms")
@@ -23,15 +23,6 @@ SKETCHES = ("cms", "hcms")
 def decoder(stages) -> Sketch:
     made = {stage["output"]: stage for stage in stages}
     return Sketch(kind_of(stages[-1]).worth(stages[-1], made, None))
-
-
-def sent(stages, categories: np.ndarray) -> np.ndarray:
-    """The board's reports of categories (n,), with the system's noise."""
-    *draws, stage = stages
-    flow = {one["output"]: kind_of(one).drawing(Stage(one))((len(categories), *one["shape"])) for one in draws}
-    flow[stage["input"]] = categories
-    exact_law.shipped(stage, draws)(flow)
-    return flow[stage["output"]]
 
 
 def estimated(sketch: Sketch, reports: np.ndarray, *, units: np.ndarray | None = None, kind="histogram"):

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer import datasets
@@ -20,6 +19,7 @@ from edgeveil.trainer.ext.private.noise import Secret, Seeded
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.run import Head
 from edgeveil.trainer.train import train
+from scripts.papers.slides import digits_of_people
 from tests.support.small_runs import private_recipe, write_npz
 
 PATE = {"kind": "pate", "epsilon": 20.0, "teachers": 40, "students": 0.3, "queries": 120}
@@ -74,15 +74,6 @@ def test_noise_of_votes_is_whole_and_of_the_deviation_asked_for():
     assert (pate.noisy_winners(np.array([[0, 9, 3], [5, 0, 0]]), 1e-3, Secret()) == [1, 0]).all()
 
 
-def digits_of_people(people=450):
-    """Digits in the unit cube, four rows a person; the last 497 rows are of none of them."""
-    x, y = load_digits(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(x))
-    x, y = x[order] / 16, y[order]
-    cut = 1300
-    return x[:cut], y[:cut], np.arange(cut) % people, x[cut:], y[cut:]
-
-
 def test_a_student_reads_digits_that_its_teachers_voted_on():
     x, y, people, rest, truth = digits_of_people(325)
     found = PATEClassifier(10.0, delta=1e-4, teachers=50, queries=100, classes=range(10))
@@ -109,7 +100,7 @@ def test_a_class_that_no_vote_chose_is_the_least_likely():
 
 
 def test_a_seed_promises_nothing():
-    x, y, people, rest, _ = digits_of_people()
+    x, y, people, rest, _ = digits_of_people(450)
     fits = [
         PATEClassifier(5.0, teachers=3, queries=60, random_state=1).fit(x, y, people=people, public=rest)
         for _ in range(2)
@@ -132,7 +123,7 @@ def test_a_seed_promises_nothing():
     ],
 )
 def test_what_does_not_fit_is_refused(settings, given, words):
-    x, y, people, rest, _ = digits_of_people()
+    x, y, people, rest, _ = digits_of_people(450)
     with pytest.raises(ValueError, match=words):
         PATEClassifier(1.0, **settings).fit(x, y, **{"people": people, "public": rest, **given})
 

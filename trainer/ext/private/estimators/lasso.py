@@ -43,6 +43,7 @@ CLOSING = 0.01  # share of epsilon for that distance
 BENDING = 0.25  # share of epsilon that the Jacobian may take; more ridge leaves less than that to it
 CUT = 8.0  # lengths of the closing noise below which a weight is 0
 MOST_STEPS = 200_000
+MOST = 1e6  # of a setting
 
 
 def most_moved(radius: float) -> float:
@@ -122,10 +123,10 @@ class PrivateLasso(Noisy, RegressorMixin, BaseEstimator):
         """
         fitting.check_epsilon(self.epsilon)
         for name, value in (("l1", self.l1), ("ridge", self.ridge)):
-            if not 0 <= value < math.inf:
-                raise fitting.Unbounded(f"Expected {name} of 0 or more; got {value}.")
-        if not 0 < self.radius < math.inf:
-            raise fitting.Unbounded(f"Expected a radius above 0; got {self.radius}.")
+            if not 0 <= value <= MOST:
+                raise fitting.Unbounded(f"Expected {name} of 0 to {MOST:g}; got {value}.")
+        if not 1 / MOST <= self.radius <= MOST:
+            raise fitting.Unbounded(f"Expected a radius of {1 / MOST:g} to {MOST:g}; got {self.radius}.")
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         low, high = fitting.public_bounds(self.target_bounds, 1, "target_bounds")
         fitting.warn_of_few(len(X))
@@ -153,7 +154,7 @@ class PrivateLasso(Noisy, RegressorMixin, BaseEstimator):
             "an l1 weight, a ridge and a radius that were not chosen on these data",
         ]
         self.guarantee_ = fitting.guarantee(self.epsilon, given=given) if self.private_ else None
-        if self.distance_ > CLOSE:
+        if not self.distance_ <= CLOSE:
             warnings.warn(
                 f"The solver stopped within {self.distance_:.1e} of the minimum, above {CLOSE:g}: nothing is promised. "
                 "Use more ridge.",
