@@ -45,7 +45,7 @@ READERS = (*readers.READERS, Transfer())  # of y, and of z in rows before; one l
 NOT_COVERED = (
     "Many samples of one person, linked.",
     "An adversary who knows anything about the sample beyond y and what was given as after.",
-    "Attacks stronger than those listed: every number is a lower bound on what leaks, not a guarantee.",
+    "Attacks stronger than those listed: figures of attacks are lower bounds; only a bound is a guarantee.",
     "Attributes other than z and the further labels that were given.",
     "People, places and sensors unlike those in the data; a device that does not run exactly what made after.",
 )

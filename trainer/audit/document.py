@@ -37,7 +37,7 @@ PACKAGES = ("edgeveil", "numpy", "scipy", "scikit-learn", "keras", "tensorflow-c
 NOT_COVERED = (
     "Many samples of one person as they really follow each other, beyond what is listed.",
     "An adversary who knows anything about the sample beyond y and the perturber's outputs.",
-    "Attacks stronger than those listed: every number is a lower bound on what leaks, not a guarantee.",
+    "Attacks stronger than those listed: figures of attacks are lower bounds; only a bound is a guarantee.",
     "Attributes that are not in the data set; those in it were attacked by few families.",
     "People, rooms and sensors unlike those in the data.",
 )
