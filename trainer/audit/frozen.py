@@ -92,6 +92,7 @@ LICENCES = {
     "digits": "CC BY 4.0: E. Alpaydin and C. Kaynak, UCI Machine Learning Repository, 1998",
     "wifi": "CC BY 4.0: J. Torres-Sospedra et al., UJIIndoorLoc, UCI Machine Learning Repository, data set 310",
     "wrist": "BSD 3-clause: D. M. Burns, in the package seglearn 1.2.5",
+    "drawn": "drawn by EdgeVeil: no licence is needed",
 }
 UNCLEAR = {
     "mnist": "its publishers state no licence",
