@@ -45,7 +45,7 @@ HEAD = (
 _CHANGED = {"frame": "other frames", "label": "labels flipped", "code": "codes flipped"}
 _SURE = {
     LEAKS: "Surely: lower ends of 95 % intervals are above what is allowed, with allowance for the number of attacks.",
-    BOUNDED: "As surely as the assumptions of its bound are true: no attack, tried or not, reads more than the bound.",
+    BOUNDED: "As surely as the assumptions of its bound are true: no attack on one sample, tried or not, reads more.",
     NOTHING_FOUND: "No guarantee: {attacks} attacks were tried on {rows:,} test rows; a stronger one may find more.",
     CANNOT_TELL: "Not shown either way: on {rows:,} test rows, intervals of {attacks} attacks reach above the limit.",
 }
@@ -214,6 +214,9 @@ def answers_in_words(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         f"The best attack found of {tried['attacks']} ({shown['best']}) reads {z} right {shown['attack']} of the time. "
         f"A guess from {y} alone is right {shown['chance']}"
     )
+    for one in findings(document, SENT):
+        if one.figure == "auc" and one.more.get("worst") and one.more["read"]:
+            leak += f". Of other labels, which the verdict is not about, the worst: {one.about}, AUC {one.shown()}"
     more = "" if needed is None else f": about {needed['more']:,} more {needed['unit']}"
     return [
         ("What is kept", f"{keeps}."),
@@ -236,17 +239,11 @@ def summary(document: Mapping[str, Any]) -> str:
         f"  {number}. {all_findings[place].question}: {_short(all_findings[place])}"
         for number, place in enumerate(judged["findings"], 1)
     ]
-    read = [one for one in all_findings if one.of == SENT and one.figure == "auc" and one.more.get("worst")]
     return "\n".join(
         [
             *first,
             *limit_lines(document),
             *(f"{name}: {text}" for name, text in answers_in_words(document)),
-            *(
-                f"Of other labels, which the verdict is not about, the worst: {one.about}, AUC {one.shown()}."
-                for one in read
-                if one.more["read"]
-            ),
             *(f"Tracks: {one.text}" for one in all_findings if one.more.get("headline")),
             headline(document),
         ]

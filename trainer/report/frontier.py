@@ -322,10 +322,11 @@ def write_report(
     audit = folder.audit
     measured = None if bench is None else read_bench(bench)
     facts = summary(audit)
+    answers = [("What is sent", f"For each sample: {sent(folder.manifest)}."), *facts["shown"]["answers"]]
     values = {
         **facts,
         "title": source.recipe.name,
-        "provenance": [("Sent for each sample", sent(folder.manifest)), *facts["provenance"]],
+        "shown": {**facts["shown"], "answers": answers},
         "substituted": SUBSTITUTED if folder.manifest["perturber"]["substituted"] else "",
         "development": is_development(bundle),
         "bench": None if measured is None else speed_facts(measured),

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -149,6 +150,7 @@ def test_saved_sealed_and_audited_again_from_the_bundle(work, document):
     }
     assert best(again).figures["right"].value == best(document).figures["right"].value
     page = write_report(work / "run", work / "export", bundle, work / "report.html", pictures=True).read_text()
+    assert "<dt>What is sent</dt><dd>For each sample: frame, " in re.sub(r"<a [^>]*>|</a>", "", page)
     assert hashlib.sha256(bundle.read_bytes()).hexdigest() in page
     assert page.count("data:image/png") == 24
     assert "sealed with a development key" in page
