@@ -59,7 +59,7 @@ class Finding:
         tensors = outputs if self.tensor is None else (self.tensor,)
         where = [f"operation {self.op.name}"] if self.op else []
         where += [f"tensor {tensor.name!r}" for tensor in tensors]
-        return f"{self.rule}: {', '.join(where)}: {self.problem}. Cure: {self.cure}."
+        return f"{': '.join([self.rule, *filter(None, [', '.join(where)]), self.problem])}. Cure: {self.cure}."
 
 
 def lint(graph: Graph, precision: str, profile: Profile | None = None, kept: Sequence[str] = ()) -> list[Finding]:
@@ -226,10 +226,11 @@ def _tflite_limits(graph: Graph, limits: TfliteLimits, board: str) -> list[Findi
 
 def _onnx_limits(graph: Graph, limits: OnnxLimits, board: str) -> list[Finding]:
     findings = []
-    for what, has, most in (("opset", graph.opset, limits.opset), ("IR version", graph.ir, limits.ir)):
+    cures = f"convert with opset {limits.opset}", f"save it with `model.ir_version = {limits.ir}`"
+    given = ("opset", graph.opset, limits.opset), ("IR version", graph.ir, limits.ir)
+    for (what, has, most), cure in zip(given, cures, strict=True):
         if has > most:
-            problem = f"{what} {has}, and {board} reads up to {most}"
-            findings.append(Finding("onnx-version", problem, f"convert with opset {limits.opset}"))
+            findings.append(Finding("onnx-version", f"{what} {has}, and {board} reads up to {most}", cure))
     for op in graph.ops:
         if limits.ops is not None and op.kind not in limits.ops:
             findings.append(Finding("allowed-op", f"{op.kind} is not on the list of {board}", _cure(op), op))

@@ -159,6 +159,10 @@ def test_onnx_beyond_a_boards_opset_and_operations_is_refused(good):
         ("allowed-op", "sigmoid"),
     }
     assert len(findings) == 3
+    assert {f.text() for f in findings if f.op is None} == {
+        "onnx-version: opset 13, and jetson-nano reads up to 11. Cure: convert with opset 11.",
+        "onnx-version: IR version 7, and jetson-nano reads up to 6. Cure: save it with `model.ir_version = 6`.",
+    }
 
 
 def test_a_float_onnx_that_calls_itself_int8_is_refused(good):
