@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        100_065,
+        100_084,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -62,7 +62,7 @@ BUDGETS = {
         "260 count-mean sketches, 170 a private lasso, 300 PATE; "
         "150 drawn digits for the demo; 80 a scene and counts in the preview; 350 fine-tuning for int8 and int16x8.",
     ),
-    "spine lines": Budget(89_525, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(89_543, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         500,
         400,

@@ -45,7 +45,7 @@ HEAD = (
 _CHANGED = {"frame": "other frames", "label": "labels flipped", "code": "codes flipped"}
 _SURE = {
     LEAKS: "Surely: lower ends of 95 % intervals are above what is allowed, with allowance for the number of attacks.",
-    BOUNDED: "As surely as the assumptions of its bound are true: no attack on one sample, tried or not, reads more.",
+    BOUNDED: "As surely as the assumptions of its bound are true: no attack on one sample, tried or not, is above it.",
     NOTHING_FOUND: "No guarantee: {attacks} attacks were tried on {rows:,} test rows; a stronger one may find more.",
     CANNOT_TELL: "Not shown either way: on {rows:,} test rows, intervals of {attacks} attacks reach above the limit.",
 }

@@ -7,9 +7,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli.common import Json, NoPassphrase, asked_passphrase, new_passphrase, print_done, print_either
@@ -62,6 +63,15 @@ Identifier = Annotated[
 ]
 
 
+class Dashed(TyperCommand):
+    """A command whose arguments may begin with a dash, as one pseudonym in 64 does, and have an h in it: -h is the
+    whole word alone."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As click's."""
+        return super().parse_args(ctx, ["--help" if one == "-h" else one for one in args])
+
+
 @pseudonym.command("keygen", epilog="Example: edgeveil pseudonym keygen pseudonyms.key")
 def keygen(
     key: Annotated[Path, typer.Argument(help="The file to write; must not exist.")],
@@ -78,7 +88,8 @@ def keygen(
 
 @pseudonym.command(
     "reveal",
-    context_settings={"ignore_unknown_options": True},  # a pseudonym may begin with a dash
+    cls=Dashed,
+    context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
     epilog="Example: edgeveil pseudonym reveal PSEUDONYM --key pseudonyms.key --vault vault --scope "
     "university/visitor/1",
 )

@@ -152,7 +152,7 @@ def test_table_and_recordings_that_do_not_match_make_no_plan(recordings, edgevei
 def test_a_pseudonym_that_begins_with_a_dash_is_no_option(folder, edgeveil):
     ok(edgeveil("pseudonym", "keygen", "p.key", "--no-passphrase"))
     scope = ("--key", "p.key", "--scope", "x/door/1")
-    for pseudonym in ("-" + "A" * 42, "--" + "A" * 41):
+    for pseudonym in ("-" + "A" * 42, "-" + "h" * 42, "-RbhA" + "_-x" * 13, "--" + "A" * 41):
         code, _, err = edgeveil("pseudonym", "reveal", pseudonym, *scope)
         assert code == 2
         assert "does not decrypt" in err
