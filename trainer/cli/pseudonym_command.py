@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli.common import Json, NoPassphrase, asked_passphrase, new_passphrase, print_done, print_either
-from edgeveil.trainer.cli.tree import pseudonym
+from edgeveil.trainer.cli.tree import Verb, pseudonym
 from edgeveil.trainer.progress import say
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ Identifier = Annotated[
 ]
 
 
-class Dashed(TyperCommand):
+class Dashed(Verb):
     """A command whose arguments may begin with a dash, as one pseudonym in 64 does, and have an h in it: -h is the
     whole word alone."""
 
