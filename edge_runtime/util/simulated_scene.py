@@ -208,10 +208,11 @@ def scene_options(where: str) -> Dict[str, Any]:
 
 
 def redrawn(source: str, shape: Sequence[int]) -> "Optional[Redrawn]":
-    """The scene of ``simulate:WHERE``, for a page; None of any other source, and of one whose clock is the loop's."""
+    """The scene of ``simulate:WHERE``, for a page; None of any other source, of one whose clock is the loop's, and for
+    samples that are no pictures."""
     scheme, _, where = source.partition(":")
     options = scene_options(where) if scheme == "simulate" else {"fps": 0}
-    if not options["fps"]:
+    if not options["fps"] or len(shape) < 2:
         return None
     return Redrawn(Scene(seed=options["seed"], people=options["people"], shape=(shape[0], shape[1])))
 

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -90,7 +90,7 @@ def _written(model: Any, rows: dict[str, np.ndarray], folder: Path) -> None:
         steps.append([kind, layer.name, some, [makers[id(one)] for one in sources]])
         arrays |= {f"{layer.name}/{number}": value for number, value in enumerate(layer.get_weights())}
     (folder / "steps.json").write_text(json.dumps(steps))
-    np.savez(folder / "arrays.npz", **arrays)  # type: ignore[arg-type]
+    np.savez(folder / "arrays.npz", **cast(Any, arrays))
 
 
 def figures(case: str) -> dict[str, Any]:

@@ -172,6 +172,10 @@ def test_no_other_source_has_a_raw_side(source):
     made.close()
 
 
+def test_samples_that_are_no_pictures_have_no_scene():
+    assert redrawn("simulate:depth", (64,)) is None
+
+
 def test_the_scene_is_that_of_the_source():
     """Drawn apart from the source, of the same seed and moment, but for noise."""
     again, times = redrawn("simulate:depth?seed=3&people=2&fps=30", (106, 128)), iter([2.0, 4.0])

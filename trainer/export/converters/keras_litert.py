@@ -29,10 +29,11 @@ _INT8 |= dict.fromkeys(
     RESIZE_NEAREST_NEIGHBOR RESIZE_BILINEAR TRANSPOSE STRIDED_SLICE SPLIT SPACE_TO_DEPTH""".split(),  # noqa: SIM905
     2,
 )
-# And with 16-bit activations.
-_INT16 = {"CONV_2D": 4, "DEPTHWISE_CONV_2D": 5, "FULLY_CONNECTED": 7, "TRANSPOSE_CONV": 3}
-_INT16 |= dict.fromkeys("ADD SUB TANH LOGISTIC CONCATENATION RELU RELU6 PAD STRIDED_SLICE".split(), 3)  # noqa: SIM905
-_INT16 |= {"MINIMUM": 4, "MAXIMUM": 4, "RESIZE_NEAREST_NEIGHBOR": 4}
+# And with 16-bit activations: GetBuiltinOperatorVersion of TFLite's op_version.cc.
+_INT16 = {"CONV_2D": 4, "DEPTHWISE_CONV_2D": 5, "FULLY_CONNECTED": 7, "SUB": 5, "TRANSPOSE": 5}
+_INT16 |= dict.fromkeys(("ADD", "CONCATENATION", "LOGISTIC", "MEAN", "PAD", "RELU", "RELU6", "SOFTMAX", "TANH"), 3)
+_INT16 |= dict.fromkeys(("AVERAGE_POOL_2D", "DEQUANTIZE", "MAX_POOL_2D", "MIRROR_PAD", "PACK", "TRANSPOSE_CONV"), 3)
+_INT16 |= dict.fromkeys(("MAXIMUM", "MINIMUM", "MUL", "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR", "SPLIT"), 4)
 _SIGNATURE = "serving_default"
 
 
