@@ -24,6 +24,7 @@ from edgeveil.trainer.audit.findings import (
     kept,
     most_bits,
 )
+from edgeveil.trainer.audit.sections.certificate_section import EVERY, upper
 from edgeveil.trainer.audit.verdict import (
     BOUNDED,
     CANNOT_TELL,
@@ -221,9 +222,28 @@ def answers_in_words(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         ("What is kept", f"{keeps}."),
         ("What leaks", f"{leak}."),
-        ("How sure", _SURE[judged["word"]].format(**tried)),
+        ("How sure", f"{_SURE[judged['word']].format(**tried)}{_allowed(document)}{_rare(document)}"),
         ("What next", _NEXT[judged["word"]].format(needed=more, **tried)),
     ]
+
+
+def _allowed(document: Mapping[str, Any]) -> str:
+    """What the recipe allows, in the units of the answers; nothing of audits that did not record it."""
+    limit, chance = verdict(document).get("limit"), guess(document)
+    if limit is None:
+        return ""
+    most = percent(min(1.0, chance + limit["points"] / 100))
+    return f" Allowed are {limit['points']:g} points above y alone, here {most} right, and {limit['bits']:g} bits."
+
+
+def _rare(document: Mapping[str, Any]) -> str:
+    """By how much single codes raise a chance, which a bound on the average of samples does not show."""
+    worst = next((one for one in findings(document, SENT) if one.name == EVERY and one.bound), None)
+    if worst is None or worst.value is None:
+        return ""
+    text = f" All this is on average: one code raises the chance of a value by a factor of at most {upper(worst.value)}"
+    most = worst.more.get("over_all_seen")
+    return f"{text}." if worst.more.get("share", 1) == 1 or most is None else f"{text}, a rare one by {upper(most)}."
 
 
 def _attacks_of(document: Mapping[str, Any]) -> int:

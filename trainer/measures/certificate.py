@@ -34,7 +34,7 @@ Slack = Literal["self-bounding", "McDiarmid"]
 
 @dataclass(frozen=True)
 class Certificate:
-    """``bound`` holds with ``confidence``, for one release and subjects drawn like those counted.
+    """``bound`` holds with ``confidence``, for one sample and subjects drawn like those counted.
 
     ``plug_in`` is the counted accuracy of the best guess from (y, c'), ``null`` the mean of the same where z was
     shuffled within y (or within ``strata``): what counting noise alone shows. ``bits`` is the counted I(c'; z | y),
@@ -74,7 +74,7 @@ class Certificate:
                 f"for a bound within {100 * WIDEST:g} points of what is counted."
             )
         text = (
-            "For one release, an adversary who knows y and nothing else that depends on x is right on average at most "
+            "For one sample, an adversary who knows y and nothing else that depends on x is right on average at most "
             f"{100 * self.bound:.1f} % of the time, with {100 * self.confidence:g} % confidence, for {of} drawn like "
             f"the calibration data ({self.units:,} {of} counted"
         )

@@ -115,16 +115,16 @@ def kept(document: Mapping[str, Any]) -> dict[str, float]:
 def why(document: Mapping[str, Any], recommended: Mapping[str, Any]) -> list[str]:
     """Whether ``recommended`` is recommended over ``document``, from two audits of the same data, in five lines."""
     z, y = document["data"]["sensitive"], document["data"]["target"]
-    chance, raw, fixed = guess(document), _right_of(document, RAW), fixed_accuracy(document)
-    ours, theirs = _right_of(recommended, SENT), _right_of(document, SENT)
+    chance, raw, fixed = guess(document), _right_of(document, RAW), _of_training(document)
+    ours, theirs = _read(recommended, SENT), _read(document, SENT)
     paper, other = (NAMES.get(part["perturber"], part["perturber"]) for part in (document, recommended))
-    is_fooled = fixed < (chance + raw) / 2
+    is_fooled = (fixed.value or 0.0) < (chance + raw) / 2
     against = f"{paper} fools" if is_fooled else f"{paper} does not fool"
     some = ", ".join(f"{name} {value:.2f}" for name, value in kept(recommended).items())
     word = verdict(recommended)["word"]
     if word in (BOUNDED, NOTHING_FOUND):
         so = f"So {other} is recommended."
-    elif ours >= theirs:
+    elif (ours.value or 0.0) >= (theirs.value or 0.0):
         so = "Here it hides no more: neither is recommended."
     elif word == CANNOT_TELL:
         so = "It hides more; whether it hides enough, too few test rows can tell."
@@ -133,10 +133,10 @@ def why(document: Mapping[str, Any], recommended: Mapping[str, Any]) -> list[str
     return [
         f"{z} is hidden, {y} kept. From raw samples {z} is read right {percent(raw)} of the time, from {y} alone "
         f"{percent(chance)}.",
-        f"{against} the adversary that it was trained against ({percent(fixed)}).",
-        f"The best attack found learned from what {paper} sends, and is right {percent(theirs)}: "
+        f"{against} the adversary that it was trained against, which is right {fixed.shown()}.",
+        f"The best attack found learned from what {paper} sends, and is right {theirs.shown()}: "
         f"{verdict(document)['word']}.",
-        f"On {other} the best is right {percent(ours)}, on label-only, which sends {y} alone, "
+        f"On {other} the best is right {ours.shown()}, on label-only, which sends {y} alone, "
         f"{percent(_right_of(document, LABEL_ONLY))}: {word}.",
         f"Beyond {y}, where label-only keeps nothing, {other} keeps {some} (correlation between x and x'). {so}",
     ]
@@ -144,7 +144,13 @@ def why(document: Mapping[str, Any], recommended: Mapping[str, Any]) -> list[str
 
 def fixed_accuracy(document: Mapping[str, Any], of: str = SENT) -> float:
     """The accuracy of the adversary of the training."""
-    return max(row.figures["right"].value or 0.0 for row in attacks(document, of) if row.kind == "fixed")
+    return _of_training(document, of).value or 0.0
+
+
+def _of_training(document: Mapping[str, Any], of: str = SENT) -> Finding:
+    """How often the adversary of the training is right: the best of its seeds."""
+    fixed = [row.figures["right"] for row in attacks(document, of) if row.kind == "fixed"]
+    return max(fixed, key=lambda one: one.value or 0.0)
 
 
 def _read(document: Mapping[str, Any], of: str) -> Finding:

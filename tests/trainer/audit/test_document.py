@@ -286,7 +286,25 @@ def test_an_audit_ends_with_what_is_kept_what_leaks_how_sure_and_what_next():
         "[93.0 %, 97.0 %] of the time. A guess from parity alone is right 60.0 %."
     )
     assert sure.startswith("How sure: Surely")
+    assert sure.endswith(" Allowed are 5 points above y alone, here 65.0 % right, and 0.05 bits.")
     assert next_line.startswith("What next: Do not rely on it to hide less-than-five.")
+
+
+@pytest.mark.parametrize(
+    ("share", "seen", "ends"),
+    [
+        (1.0, 2.571, "a factor of at most 1.88."),
+        (0.992, 2.571, "a factor of at most 1.88, a rare one by 2.58."),
+        (0.992, None, "a factor of at most 1.88."),
+    ],
+)
+def test_next_to_an_average_stands_what_one_code_shows(share, seen, ends):
+    made = document()
+    more = {"kind": "certificate", "share": share, **({} if seen is None else {"over_all_seen": seen})}
+    worst = Finding("channel", "worst code", "factor", 1.8701, (1.07, 1.8701), bound=True, more=more)
+    made["findings"].append(worst.as_json())
+    (sure,) = (line for line in as_text(made).splitlines() if line.startswith("How sure"))
+    assert sure.endswith(f"All this is on average: one code raises the chance of a value by {ends}")
 
 
 def test_what_is_promised_is_said():

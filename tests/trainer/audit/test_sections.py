@@ -89,7 +89,7 @@ def test_a_certificate_states_its_assumptions_and_counts_subjects():
     assert average.bound
     assert (average.question, average.more["units"], average.more["unit"]) == ("z", 1000, "subjects")
     assert average.text.startswith(
-        "For one release, an adversary who knows y and nothing else that depends on x is right on average at most"
+        "For one sample, an adversary who knows y and nothing else that depends on x is right on average at most"
     )
     assert "with 95 % confidence, for subjects drawn like the calibration data" in average.text
     assert "never saw" in average.text
@@ -277,7 +277,7 @@ def test_a_counted_pufferfish_bound_is_stated_with_its_assumptions_or_what_it_ne
     zero = by_name["counted Pufferfish over the recipe's prior, delta at epsilon 0"]
     assert 0 < zero.value < 0.2
     assert (
-        "-Pufferfish over the recipe's prior, with 95 % confidence for one release, given y, for subjects" in zero.text
+        "-Pufferfish over the recipe's prior, with 95 % confidence for one sample, given y, for subjects" in zero.text
     )
     assert by_name["counted Pufferfish, loss of a code"].figure == "epsilon"
     few = counted_pufferfish.section(counted(y[:60], code[:60], z[:60], rng=rng, **settings), "subjects")
@@ -427,7 +427,7 @@ def test_a_certificate_over_tracks_and_what_attackers_of_tracks_reach_are_on_the
     more = {"kind": "streams"}
     reached = Finding("tracks", "16 frames, 1-D CNN", "right", 0.26, null=0.2, rows=90, more=more)
     few = Finding("tracks", "64 frames", not_run="2 recordings of 64 readings", more=more)
-    text = "For all releases of one track together, an adversary who knows y."
+    text = "For all samples of one track together, an adversary who knows y."
     bound = Finding("tracks", "all frames", "right", 0.3, null=0.2, bound=True, text=text, more=more)
     audit["findings"] += [one.as_json() for one in (reached, few, bound)]
     made = card(audit, MANIFEST)

@@ -72,7 +72,7 @@ def test_a_held_track_is_certified_for_all_of_its_releases():
     (counted,) = (one for one in found if one.bound)
     assert counted.rows == 160
     assert counted.more["plug_in"] == pytest.approx(1 / 3, abs=0.01)
-    assert counted.text.startswith("For all releases of one track together, an adversary who knows y")
+    assert counted.text.startswith("For all samples of one track together, an adversary who knows y")
 
 
 def test_data_without_sessions_and_short_recordings_say_so():

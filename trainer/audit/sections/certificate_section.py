@@ -125,27 +125,27 @@ def _sentence(
     if not given:
         over_all = "some z may never come with its y, and then no factor bounds its chance"
         if math.isfinite(every.factor):
-            certainty = f"certainty about z is a factor of {_up(every.certainty)}"
-            over_all = f"over all codes F = {_up(every.factor)} where {certainty}"
+            certainty = f"certainty about z is a factor of {upper(every.certainty)}"
+            over_all = f"over all codes F = {upper(every.factor)} where {certainty}"
         return (
             f"No bound for every code: the {every.units:,} {unit} counted are too few. The rarest code has "
             f"{every.fewest:,} of them, so {over_all}. About {needed:,} {unit} would be needed."
         )
     text = (
-        f"No code raises the chance of any value of z, given y, by more than a factor F = {_up(bound.factor)}, with "
+        f"No code raises the chance of any value of z, given y, by more than a factor F = {upper(bound.factor)}, with "
         f"{100 * bound.confidence:g} % confidence, for {unit} drawn like those counted ({bound.units:,} {unit} of "
         f"{slices}, which no training saw" + (f", {tried} configurations tried)" if tried > 1 else ")")
     )
     prior = 1 / bound.certainty
     if bound.factor >= bound.certainty:
-        text += f"; certainty about that z is a factor of {_up(bound.certainty)}, so this bounds nothing"
+        text += f"; certainty about that z is a factor of {upper(bound.certainty)}, so this bounds nothing"
     elif bound.factor * prior > prior + ALMOST * (1 - prior):
-        text += f"; certainty about that z would be a factor of {_up(bound.certainty)}, so this says little"
+        text += f"; certainty about that z would be a factor of {upper(bound.certainty)}, so this says little"
     if needed is None:
         return f"{text}."
     return (
         f"{text}. This leaves out codes that came with a y for fewer than {RATE} {unit}, "
-        f"{100 * (1 - bound.share):.1f} % of the samples: for these F = {_up(every.factor)} says almost nothing, and "
+        f"{100 * (1 - bound.share):.1f} % of the samples: for these F = {upper(every.factor)} says almost nothing, and "
         f"about {needed:,} {unit} would be needed."
     )
 
@@ -158,12 +158,12 @@ def _sentence_of_class(found: PerCode, of_class: Mapping[str, Any], unit: str) -
             f"was counted for {fewest:,} {unit}. Fewer `perturber.codes` give each more."
         )
     return (
-        f"Given the class that is sent in place of y, F = {_up(found.factor)} for every one of the {codes:,} codes "
+        f"Given the class that is sent in place of y, F = {upper(found.factor)} for every one of the {codes:,} codes "
         f"(the rarest was counted for {fewest:,} {unit})."
     )
 
 
-def _up(factor: float) -> str:
+def upper(factor: float) -> str:
     """Two decimals, never below the bound; with very few units there is none."""
     if not math.isfinite(factor):
         return "infinity"

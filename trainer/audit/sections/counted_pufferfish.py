@@ -28,9 +28,7 @@ def section(found: Pufferfish, unit: str) -> list[Finding]:
 
     Where too few were counted, the reason.
     """
-    given = (
-        f"with {100 * found.confidence:g} % confidence for one release, given y, for {unit} drawn like those counted"
-    )
+    given = f"with {100 * found.confidence:g} % confidence for one sample, given y, for {unit} drawn like those counted"
     more: dict[str, Any] = {"kind": NAME, "confidence": found.confidence, "tried": found.tried, "fewest": found.fewest}
     facts: dict[str, Any] = {"rows": found.units, "more": more}
     if found.codes is None:

@@ -374,7 +374,7 @@ def _certified(dataset: Dataset, test: Slice, classes: tuple[int, int], seed: in
         rng=np.random.default_rng(seed),
     )
     text = certified.sentence(f"tracks ({dataset.cluster_kind}s)")
-    whole = text.replace("For one release,", "For all releases of one track together,")
+    whole = text.replace("For one sample,", "For all samples of one track together,")
     more = {**KIND, "plug_in": certified.plug_in, "tried": tried}
     if not certified.sufficient:
         return [Finding(TRACKS, "counted channel", not_run=whole, rows=certified.units, more=more)]
