@@ -189,8 +189,10 @@ class Record:
         write_atomic(str(self.path), (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
 
 
-def flash_work(bundle: Path, *, again: bool, dry_run: bool) -> Callable[[SiteBoard, Say], tuple[str, str]]:
-    """Work that installs ``bundle`` on a board."""
+def flash_work(
+    bundle: Path, *, again: bool, accept_leak: bool, dry_run: bool
+) -> Callable[[SiteBoard, Say], tuple[str, str]]:
+    """Work that installs ``bundle`` on a board; ``accept_leak`` is for boards whose file does not have it."""
 
     def work(board: SiteBoard, say: Say) -> tuple[str, str]:
         last = time.monotonic()
@@ -207,7 +209,7 @@ def flash_work(bundle: Path, *, again: bool, dry_run: bool) -> Callable[[SiteBoa
             board.connection,
             profiles.load(board.require("profile"), commands=board.allow_commands),
             trust=board.require("trust"),
-            wanted=replace(board.wanted, again=again),
+            wanted=replace(board.wanted, again=again, accept_leak=accept_leak or board.wanted.accept_leak),
             wheels=board.wheels,
             source_credentials=board.source_credentials,
             setup=board.setup,

@@ -204,13 +204,13 @@ def check_leak(bundle: BundleFacts, there: TrustFacts | Installed, wanted: Wante
         raise Refused(
             "leaks",
             f"The audit of {bundle.name} found that it leaks (edgeveil bundle card shows what). Take another one; or, "
-            "if you know what it leaks, give --accept-leak (accept_leak in boards.toml), or a policy.json in the trust "
+            "if you know what it leaks, give --accept leak (accept_leak in boards.toml), or a policy.json in the trust "
             "folder that says what bundles must hide.",
         )
     if bundle.unheld and wanted.live and not (wanted.accept_leak or there.development):
         raise Refused(
             "unheld-stream",
-            f"From {wanted.source}, {outlets.UNHELD}. If you know what that reveals, give --accept-leak "
+            f"From {wanted.source}, {outlets.UNHELD}. If you know what that reveals, give --accept leak "
             "(accept_leak in boards.toml).",
         )
 
@@ -222,7 +222,7 @@ def check_failures(state: Installed | None, bundle: BundleFacts, wanted: Wanted)
         raise Refused(
             "failed-before",
             f"This release has failed its trial on this board {failed} times (edgeveil board status shows why). "
-            "Remove the cause, then flash it with --again.",
+            "Remove the cause, then flash it with --accept again.",
         )
     return (
         [f"this release has failed its trial here before ({failed}): edgeveil board status shows why"] if failed else []
@@ -238,14 +238,17 @@ def check_ledger(facts: Facts, bundle: BundleFacts, wanted: Wanted) -> list[str]
         raise Refused(
             "ledger-lost",
             f"Expected the ledger of this board, which had counted {counted}; it is lost. Put it back, or forget what "
-            "was spent with --new-ledger: each limit then begins anew.",
+            "was spent with --accept new-ledger: each limit then begins anew.",
         )
     if wanted.new_ledger and not (bundle.spends and wanted.service):
         raise Refused(
-            "no-ledger", "Expected a service and a bundle that promises an epsilon with --new-ledger. Leave it out."
+            "no-ledger",
+            "Expected a service and a bundle that promises an epsilon with --accept new-ledger. Leave it out.",
         )
     if wanted.new_ledger and (had or facts.ledger):
-        return [f"--new-ledger forgets what this board counted: {counted}, and all since. Each limit begins anew"]
+        return [
+            f"--accept new-ledger forgets what this board counted: {counted}, and all since. Each limit begins anew"
+        ]
     return []
 
 

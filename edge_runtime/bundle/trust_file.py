@@ -338,7 +338,7 @@ class Trust(object):
             message = (
                 "This bundle is {}, and the trust of this device names the product {}. Use one of that name, or have "
             )
-            message += "the owner of the device name another (edgeveil trust set --product)."
+            message += "the owner of the device name another (edgeveil trust set product=)."
             raise BundleRefused("other-product", message.format(field.show(manifest.name), field.show(self.product)))
         if manifest.security_version < self.floor:
             message = "This bundle has security version {}; this device takes {} or later. Use a newer bundle."

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,6 +34,15 @@ from edgeveil.trainer.progress import say, transfer
 
 if TYPE_CHECKING:
     from edgeveil.devices.flashing.board import Board
+
+
+class FlashAccepted(str, Enum):
+    """What a board is flashed in spite of, where it is named."""
+
+    again = "again"
+    leak = "leak"
+    new_ledger = "new-ledger"
+
 
 OnCardToo = Annotated[
     str,
@@ -167,13 +177,13 @@ def flash(
         Path | None, typer.Option(help="TOML file for a new card: host name, time zone, user, SSH keys, Wi-Fi.")
     ] = None,
     allow_commands: AllowCommands = False,
-    again: Annotated[bool, typer.Option("--again", help="Even if this release failed there three times.")] = False,
-    new_ledger: Annotated[
-        bool, typer.Option("--new-ledger", help="Make an empty ledger, and forget the epsilon that the board spent.")
-    ] = False,
-    accept_leak: Annotated[
-        bool, typer.Option("--accept-leak", help="Even if the bundle's audit found that it leaks.")
-    ] = False,
+    accept: Annotated[
+        list[FlashAccepted] | None,
+        typer.Option(
+            help="again: a release that failed there three times; leak: a bundle whose audit found that it leaks; "
+            "new-ledger: an empty ledger, which forgets the epsilon that the board spent. May be repeated."
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -183,14 +193,15 @@ def flash(
     """
     from edgeveil.devices.flashing.flash import flash_target
 
+    accepted = accept or []
     given: dict[str, Any] = {
         "source": source,
         "sinks": tuple(sink) if sink else None,
         "service": service,
         "device": None if device is None else check_device(device),
-        "again": again,
-        "new_ledger": new_ledger or None,
-        "accept_leak": accept_leak or None,
+        "again": FlashAccepted.again in accepted,
+        "new_ledger": FlashAccepted.new_ledger in accepted or None,
+        "accept_leak": FlashAccepted.leak in accepted or None,
     }
     wanted = replace(at.wanted, **{key: value for key, value in given.items() if value is not None})
     trust = trust or at.require("trust")

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +16,13 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli.common import Boards, Bundle, Json, print_json
 from edgeveil.trainer.cli.tree import fleet
 from edgeveil.trainer.progress import say
+
+
+class Accepted(str, Enum):
+    """What a flash of all boards is done in spite of, where it is named."""
+
+    again = "again"
+    leak = "leak"
 
 
 @fleet.callback()
@@ -27,7 +35,13 @@ def open_fleet(context: typer.Context, boards: Boards = Path("boards.toml")) -> 
 def flash(
     context: typer.Context,
     bundle: Bundle,
-    again: Annotated[bool, typer.Option("--again", help="Even where this release failed three times.")] = False,
+    accept: Annotated[
+        list[Accepted] | None,
+        typer.Option(
+            help="again: a release that failed three times; leak: a bundle whose audit found that it leaks, on all "
+            "boards. May be repeated."
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Ask every board, and change nothing.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -54,7 +68,8 @@ def flash(
             say(f"Continuing with {release:.12}: {well} of {len(boards.boards)} boards are done.")
         record.begin(release)
         settings["keep"] = record.keep
-    work = flash_work(bundle, again=again, dry_run=dry_run)
+    accepted = accept or []
+    work = flash_work(bundle, again=Accepted.again in accepted, accept_leak=Accepted.leak in accepted, dry_run=dry_run)
     _run(record.ordered(boards.boards), work, settings, as_json, {"release": release, "dry_run": dry_run})
 
 

@@ -28,7 +28,7 @@ PANELS = MAKE, SHIP, BOARDS, TRUST, PUBLISH, HERE = (
 
 # Spellings of earlier versions: they work with a warning for one version, then they go to GONE.
 LAST = "0.3"  # the version that refuses them
-# Commands; {} stands for the next word.
+# Commands; each {} stands for the next word.
 MOVED = {
     "keygen": "key new",
     "sweep": "run sweep",
@@ -52,14 +52,15 @@ MOVED = {
     "collect": "local collect",
     "data look": "data inspect",
     "trust upgrade": "trust set {} --upgrade",
-    "trust require": "trust set {} --require",
-    "trust reset-floor": "trust set {} --floor",
-    "trust policy": "trust set {} --policy",
+    "trust require": "trust set {} require={}",
+    "trust reset-floor": "trust set {} floor={}",
+    "trust policy": "trust set {} policy={}",
 }
 CAMERA = {"capture": "frame", "size": "size", "crop": "crop"}
 SERIES = ("rate", "channels", "window", "hop", "time")
+TRUST_KEYS = ("product", "index-stale-days", "runtime", "require", "floor", "policy")  # of edgeveil trust set
 # Options, of a command or of all: the new command, where it changes too, and the new option, or none. {} stands for
-# the value where it is not the next word; NAME={} without dashes is a variable of the environment.
+# the value where it is not the next word; name={} without dashes is a word, NAME={} a variable of the environment.
 MOVED_OPTIONS = {
     "audit --verify": ("audit verify", ""),
     "audit --sign": ("audit sign", "--key"),
@@ -95,6 +96,10 @@ MOVED_OPTIONS = {
     "trust init --runtime": ("", "--key runtime={}"),
     "trust init --root-key": ("", "--key root={}"),
     "trust rotate --root-key": ("", "--key {}"),
+    **{f"trust set --{key}": ("", f"{key}={{}}") for key in TRUST_KEYS},
+    **{f"flash --{word}": ("", f"--accept {word}") for word in ("again", "new-ledger")},
+    "flash --accept-leak": ("", "--accept leak"),
+    "fleet flash --again": ("", "--accept again"),
     "--passphrase-file": ("", "EDGEVEIL_PASSPHRASE_FILE={}"),
     "--sign-passphrase-file": ("", "EDGEVEIL_SIGNING_PASSPHRASE_FILE={}"),
 }
@@ -297,12 +302,14 @@ def modern(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
     for old in (" ".join(words[:2]), words[0]):
         if old in MOVED:
             new, rest = MOVED[old].split(), words[len(old.split()) :]
-            shown = f"edgeveil {MOVED[old]}".replace("{}", "FOLDER")
+            shown = f"edgeveil {MOVED[old]}".replace("{}", "FOLDER", 1).replace("{}", "VALUE")
             note(f"edgeveil {old}", shown)
-            if "{}" in new:
+            for place, word in enumerate(new):
+                if "{}" not in word:
+                    continue
                 if not rest or rest[0].startswith("-"):
-                    raise BadInput(f"edgeveil {old}: a folder was expected first. Write {shown}.")
-                new[new.index("{}")] = rest.pop(0)
+                    raise BadInput(f"edgeveil {old}: more words were expected before any option. Write {shown}.")
+                new[place] = word.format(rest.pop(0))
             words = [*new, *rest]
             break
     out, verb, left = words[:1], words[:1], iter(words[1:])
@@ -320,9 +327,9 @@ def modern(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
             out += f"{option}{equals}{value}".split(" ", 1) if option else [value] if equals else []
             continue
         given = value if equals else next(left, "")
-        if option.startswith("--"):
+        if not option[0].isupper():
             note(key, option.format("VALUE"))
-            out += option.format(given).split(" ", 1)
+            out += option.format(given).split(" ", 1) if option.startswith("--") else [option.format(given)]
         else:
             note(key, f"{option.format('FILE')} in the environment")
             variables[option.partition("=")[0]] = given

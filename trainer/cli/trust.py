@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, nearest
 from edgeveil.trainer.cli.common import Json, NoPassphrase, new_passphrase, passphrase_of, print_either, print_view
-from edgeveil.trainer.cli.tree import trust
+from edgeveil.trainer.cli.tree import TRUST_KEYS, trust
 from edgeveil.trainer.progress import say
 
 if TYPE_CHECKING:
@@ -140,37 +141,22 @@ def sign(
 
 @trust.command(
     "set",
-    epilog="Examples: edgeveil trust set root --product hall --index-stale-days 30; "
-    "edgeveil trust set root --require 5; edgeveil trust set root --floor 3; edgeveil trust set root --upgrade",
+    epilog="Examples: edgeveil trust set root product=hall index-stale-days=30; edgeveil trust set root require=5; "
+    "edgeveil trust set root floor=3; edgeveil trust set root policy=policy.json; edgeveil trust set root --upgrade",
 )
 def settings(
     folder: Folder,
-    product: Annotated[
-        str | None, typer.Option(help="Name of the bundles and of the update index that boards take.")
-    ] = None,
-    index_stale_days: Annotated[
-        int | None, typer.Option(min=0, max=3650, help="Stop the service so long after the last new index; 0: never.")
-    ] = None,
-    runtime: Annotated[
+    changes: Annotated[
         list[str] | None,
-        typer.Option(help="Edge runtimes that may run as root: .pyz files or their SHA-256, all of them."),
-    ] = None,
-    require: Annotated[
-        int | None, typer.Option(help="The least security version that boards accept; it goes up alone.")
-    ] = None,
-    floor: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="Lower the floor of boards to that security version, once, to go back to an older release; they take "
-            "it with edgeveil-edge trust.",
-        ),
-    ] = None,
-    policy: Annotated[
-        Path | None,
-        typer.Option(
-            help="Sign policy.json, what bundles must hide (docs/how-to/trust-and-policy.md), for boards in use: "
-            "edgeveil-edge policy installs it. New boards get it with their first flash."
+        typer.Argument(
+            metavar="KEY=VALUE...",
+            help="Of one signature: product, the name of the bundles and of the update index that boards take; "
+            "index-stale-days, after which without a newer index the service stops (0: never); runtime, an edge "
+            "runtime that may run as root, a .pyz file or its SHA-256, once for each of them. Or alone: require, the "
+            "least security version that boards accept, which goes up alone; floor, to which boards lower it once, to "
+            "go back to an older release, with edgeveil-edge trust; policy, the policy.json to sign, what bundles must "
+            "hide (docs/how-to/trust-and-policy.md), which edgeveil-edge policy installs on boards in use, and the "
+            "first flash on new ones.",
         ),
     ] = None,
     upgrade: Annotated[
@@ -183,28 +169,51 @@ def settings(
     as_json: Json = False,
 ) -> None:
     """Change what boards hold bundles, the index of updates and their runtime to."""
-    changes: dict[str, Any] = {} if product is None else {"product": product}
-    if index_stale_days is not None:
-        changes["index_stale_days"] = index_stale_days or None
-    if runtime is not None:
-        changes["runtimes"] = tuple(sorted({_runtime(one) for one in runtime}))
-    if bool(changes) + (require is not None) + (floor is not None) + (policy is not None) + upgrade != 1:
+    given, shared = _changes(changes or ()), {"product", "index-stale-days", "runtime"}
+    if bool(given.keys() & shared) + len(given.keys() - shared) + upgrade != 1:
         raise BadInput(
-            "One change was expected: --product, --index-stale-days and --runtime together, or --require, --floor, "
-            "--policy or --upgrade alone."
+            "One change was expected: product=, index-stale-days= and runtime= together, or require=, floor=, policy= "
+            "or --upgrade alone."
         )
     passphrase, opened = _passphrase(folder), _open(folder)
-    if policy is not None:
-        _policy(opened, policy, passphrase, as_json)
-    elif require is not None:
-        _print(opened.require(require, passphrase=passphrase), as_json)
-    elif floor is not None:
-        _print(opened.reset_floor(floor, passphrase=passphrase), as_json)
+    if "policy" in given:
+        _policy(opened, Path(given["policy"][-1]), passphrase, as_json)
+    elif "require" in given:
+        _print(opened.require(_number("require", given), passphrase=passphrase), as_json)
+    elif "floor" in given:
+        _print(opened.reset_floor(_number("floor", given), passphrase=passphrase), as_json)
+    elif upgrade:
+        _print(opened.upgrade(passphrase=passphrase), as_json)
     else:
-        _print(
-            opened.upgrade(passphrase=passphrase) if upgrade else opened.settle(passphrase=passphrase, **changes),
-            as_json,
-        )
+        values: dict[str, Any] = {"product": given["product"][-1]} if "product" in given else {}
+        if "index-stale-days" in given:
+            values["index_stale_days"] = _number("index-stale-days", given, most=3650) or None
+        if "runtime" in given:
+            values["runtimes"] = tuple(sorted({_runtime(one) for one in given["runtime"]}))
+        _print(opened.settle(passphrase=passphrase, **values), as_json)
+
+
+def _changes(words: Sequence[str]) -> dict[str, list[str]]:
+    """The values of each key. Raises ``BadInput`` for a word that is no KEY=VALUE of a key that there is."""
+    given: dict[str, list[str]] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if key not in TRUST_KEYS or not equals:
+            near = nearest(key, TRUST_KEYS)
+            meant = f" Did you mean {near}=?" if near else ""
+            raise BadInput(f"Expected KEY=VALUE with a key of {', '.join(TRUST_KEYS)}; got {word}.{meant}")
+        given.setdefault(key, []).append(value)
+    twice = [key for key, values in given.items() if len(values) > 1 and key != "runtime"]
+    if twice:
+        raise BadInput(f"{twice[0]}: one value was expected; got {len(given[twice[0]])}.")
+    return given
+
+
+def _number(key: str, given: Mapping[str, Sequence[str]], most: int = 2**31 - 1) -> int:
+    (text,) = given[key]
+    if not (text.isascii() and text.isdigit() and int(text[:20]) <= most):
+        raise BadInput(f"{key}: a whole number from 0 to {most} was expected; got {text}.")
+    return int(text)
 
 
 def _policy(opened: TrustFolder, file: Path, passphrase: str | None, as_json: bool) -> None:

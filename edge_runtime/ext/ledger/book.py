@@ -305,8 +305,8 @@ class Ledger(object):
         if self._known not in ("", identity(book)):
             raise LedgerUnfit(
                 "the ledger {} is not the one that this board counted in: nothing leaves. Put that one back; where it "
-                "is lost, edgeveil flash --new-ledger, or edgeveil-edge recover --new-ledger here, forgets what was "
-                "spent.".format(self.path)
+                "is lost, edgeveil flash --accept new-ledger, or edgeveil-edge recover --new-ledger here, forgets what "
+                "was spent.".format(self.path)
             )
         before = self._book
         if before is not None and (book.key != before.key or book.number < before.number):

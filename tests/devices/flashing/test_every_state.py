@@ -235,7 +235,7 @@ def test_a_release_that_failed_three_times_is_flashed_on_request_and_the_dry_run
     for more in ([], ["--dry-run"]):
         code, _, said = flash(board, 1, *more)
         assert (code, "failed its trial on this board 3 times" in said) == (2, True), said
-    assert flash(board, 1, "--again")[0] == 0
+    assert flash(board, 1, "--accept", "again")[0] == 0
 
 
 @pytest.mark.nightly  # by day test_try_settings.py

@@ -77,7 +77,7 @@ def test_a_bundle_that_leaks_needs_its_owners_word(leaky, tmp_path, card):
 
     with pytest.raises(Refused, match="found that it leaks") as refused:
         put()
-    assert (refused.value.reason, "--accept-leak" in str(refused.value)) == ("leaks", True)
+    assert (refused.value.reason, "--accept leak" in str(refused.value)) == ("leaks", True)
     assert "note: " in put(accept_leak=True)
     assert "its audit found that it leaks; its privacy card says what" in put(accept_leak=True)
     root = folder / "root.pub"

@@ -148,7 +148,9 @@ def test_what_a_flash_leaves_out_is_as_the_file_has_it(asked, edgeveil, monkeypa
 
     monkeypatch.setattr("edgeveil.devices.flashing.flash.flash_target", flash_target)
     edgeveil("flash x.veil --on hall-1")
-    edgeveil("flash x.veil --on hall-1 --for workstation --trust keys --sink npz:a --sink npz:b --no-service --again")
+    edgeveil(
+        "flash x.veil --on hall-1 --for workstation --trust keys --sink npz:a --sink npz:b --no-service --accept again"
+    )
     edgeveil("flash x.veil --on pi@elsewhere --for workstation --trust keys")
     (file, given, elsewhere) = calls
     assert file[:4] == ("ssh://pi@edgepi", "/opt/edgeveil-hall", "raspberry-pi-cpu", "root")

@@ -69,7 +69,7 @@ def test_every_change_waits_and_the_chain_is_kept_for_boards_that_are_behind(key
     folder = board(keys)
     code, _, err = edgeveil("trust", "add", keys / "root", keys / "auditor/signing.pub", "--role", "auditor")
     assert (code, "trust sign" in err) == (0, True)
-    code, _, err = edgeveil("trust", "set", keys / "root", "--require", 4)
+    code, _, err = edgeveil("trust", "set", keys / "root", "require=4")
     assert (code, "Version 2 waits for signatures" in err) == (2, True)
     sign(keys, "eve", "bob")
     TrustFolder.open(keys / "root").rotate([keys / "new/signing.pub"])
@@ -89,7 +89,7 @@ def test_a_policy_needs_as_many_signatures(keys, two_of_three, edgeveil):
     folder = board(keys)
     demand = {"sensitive": "identity", "audited": False, "most_attack_over_chance": None}
     (keys / "policy.json").write_text(json.dumps({"schema": 1, "hide": [demand]}))
-    code, out, _ = edgeveil("trust", "set", keys / "root", "--policy", keys / "policy.json")
+    code, out, _ = edgeveil("trust", "set", keys / "root", f"policy={keys / 'policy.json'}")
     assert (code, "waits in" in out) == (0, True)
     assert not (keys / "root/policy-signed.json").exists()
     sign(keys, "ann", "eve")
@@ -158,13 +158,13 @@ def test_a_folder_of_schema_1_goes_on_and_is_upgraded_once(keys, edgeveil):
     payload = json.loads(json.loads(trust_file(3, schema=1, revoked=(public("gone").key,)))["payload"])
     (keys / "root/trust.json").write_bytes(signer.envelope("trust", payload))
     folder = board(keys)
-    assert edgeveil("trust", "set", keys / "root", "--require", 2)[0] == 0
+    assert edgeveil("trust", "set", keys / "root", "require=2")[0] == 0
     assert open_trust(keys / "root").version == 4
     code, _, err = edgeveil("trust", "add", keys / "root", keys / "auditor/signing.pub", "--role", "auditor")
     assert (code, "edgeveil trust upgrade" in err) == (2, True)
     assert edgeveil("trust", "set", keys / "root", "--upgrade")[0] == 0
     assert edgeveil("trust", "set", keys / "root", "--upgrade")[0] == 2
-    assert edgeveil("trust", "set", keys / "root", "--product", "hall", "--runtime", "a" * 64)[0] == 0
+    assert edgeveil("trust", "set", keys / "root", "product=hall", f"runtime={'a' * 64}")[0] == 0
     # A board of 0.1 is taken over by the first file with roles alone, or by the chain.
     assert update_trust(str(folder), (keys / "root/trust-chain.json").read_bytes()) is True
     trust = open_trust(folder)
@@ -176,13 +176,13 @@ def test_a_folder_of_schema_1_goes_on_and_is_upgraded_once(keys, edgeveil):
 
 def test_the_floor_is_reset_once_by_the_next_version(keys, edgeveil):
     folder = TrustFolder.init(keys / "root", [keys / "maker/signing.pub"]).folder
-    assert edgeveil("trust", "set", folder, "--require", 7)[0] == 0
-    code, out, _ = edgeveil("trust", "set", folder, "--floor", 3)
+    assert edgeveil("trust", "set", folder, "require=7")[0] == 0
+    code, out, _ = edgeveil("trust", "set", folder, "floor=3")
     assert (code, "version 3 set the floor of boards back to 3" in out) == (0, True)
     made = TrustFolder.open(folder).require(4)
     assert (made.file.version, made.file.security_version, made.file.floor_reset) == (4, 4, (3, 3))
     assert json.loads(edgeveil("trust", "show", folder, "--json")[1])["floor_reset"] == {"floor": 3, "version": 3}
-    assert edgeveil("trust", "set", folder, "--floor", -1)[0] == 2
+    assert edgeveil("trust", "set", folder, "floor=-1")[0] == 2
 
 
 def test_a_file_that_is_not_as_it_must_be_is_named(keys):
