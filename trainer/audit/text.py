@@ -46,7 +46,7 @@ HEAD = (
 _CHANGED = {"frame": "other frames", "label": "labels flipped", "code": "codes flipped"}
 _SURE = {
     LEAKS: "Surely: lower ends of 95 % intervals are above what is allowed, with allowance for the number of attacks.",
-    BOUNDED: "As surely as the assumptions of its bound are true: no attack on one sample, tried or not, is above it.",
+    BOUNDED: "As surely as the assumptions of its bound are true; then no attack, tried or not, is above it.",
     NOTHING_FOUND: "No guarantee: {attacks} attacks were tried on {rows:,} test rows; a stronger one may find more.",
     CANNOT_TELL: "Not shown either way: on {rows:,} test rows, intervals of {attacks} attacks reach above the limit.",
 }
@@ -212,8 +212,8 @@ def answers_in_words(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         names = ", ".join(f"{one.question} {one.value:.2f}" for one in beyond)
         keeps += f". Beyond {y}: {names} (correlation of x with x' within {y}; label-only keeps 0)"
     leak = (
-        f"The best attack found of {tried['attacks']} ({shown['best']}) reads {z} right {shown['attack']} of the time. "
-        f"A guess from {y} alone is right {shown['chance']}"
+        f"The best attack found of {tried['attacks']} ({_learned(best(document))}) reads {z} right "
+        f"{shown['attack']} of the time. A guess from {y} alone is right {shown['chance']}"
     )
     for one in findings(document, SENT):
         if one.figure == "auc" and one.more.get("worst") and one.more["read"]:
@@ -222,9 +222,34 @@ def answers_in_words(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         ("What is kept", f"{keeps}."),
         ("What leaks", f"{leak}."),
-        ("How sure", f"{_SURE[judged['word']].format(**tried)}{_allowed(document)}{_rare(document)}"),
+        (
+            "How sure",
+            f"{_SURE[judged['word']].format(**tried)}{_assumed(document)}{_allowed(document)}{_rare(document)}",
+        ),
         ("What next", _NEXT[judged["word"]].format(needed=more, **tried)),
     ]
+
+
+_ROWS = {
+    "old": "the rows that trained the perturber",
+    "fresh": "rows that no training saw",
+    "both": "rows that trained the perturber and fresh ones",
+    "crossed": "the other parts of the test too",
+}
+
+
+def _learned(row: Answer) -> str:
+    """The name of an attack, and what it learned on."""
+    return f"{row.name}, which learned on {_ROWS[row.learned_on]}" if row.learned_on in _ROWS else row.label
+
+
+def _assumed(document: Mapping[str, Any]) -> str:
+    """The bound that a verdict of today names, in its own words."""
+    judged, all_findings = verdict(document), findings(document)
+    if judged["word"] != BOUNDED or not judged["findings"]:
+        return ""
+    by = all_findings[judged["findings"][0]]
+    return f" {by.text}" if by.bound and by.text else ""
 
 
 def _allowed(document: Mapping[str, Any]) -> str:
@@ -241,9 +266,11 @@ def _rare(document: Mapping[str, Any]) -> str:
     worst = next((one for one in findings(document, SENT) if one.name == EVERY and one.bound), None)
     if worst is None or worst.value is None:
         return ""
-    text = f" All this is on average: one code raises the chance of a value by a factor of at most {upper(worst.value)}"
-    most = worst.more.get("over_all_seen")
-    return f"{text}." if worst.more.get("share", 1) == 1 or most is None else f"{text}, a rare one by {upper(most)}."
+    text = (
+        f" That is on average: a single code raises the chance of a value by a factor of at most {upper(worst.value)}"
+    )
+    rare = 1 - worst.more.get("share", 1)
+    return f"{text}; for rare codes, {percent(rare)} of the samples, no factor is known." if rare else f"{text}."
 
 
 def _attacks_of(document: Mapping[str, Any]) -> int:

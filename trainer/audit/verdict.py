@@ -227,19 +227,20 @@ def _gains(rows: Sequence[Answer], mine: Sequence[Finding]) -> Iterator[_Shown]:
 def _least(one: Finding) -> str:
     """Bits that are sure, and their estimate where nothing is."""
     low, value = one.interval[0], one.value or 0.0
-    estimate = f"{value:.3f} bits" if value >= SMALLEST else f"less than {SMALLEST:g} bits"
+    estimate = f"{value:.3f} bits" if value >= SMALLEST else f"something, by estimate less than {SMALLEST:g} bits"
     return estimate if low is None or low < SMALLEST else f"at least {low:.3f} bits"
 
 
 def _bounded(mine: Sequence[Finding], data: Mapping[str, Any], points: float) -> _Shown:
-    """The bound that keeps every attack within so many points, with its assumptions."""
+    """The bound that keeps every attack within so many points; its own text has the assumptions."""
     guesses = [one.as_json() for one in mine if one.kind == "guess"]
 
     def alone(one: Finding) -> float:
         return bounds({"data": data, "findings": [*guesses, one.as_json()]}).get("points", np.inf)
 
     by = min((one for one in mine if one.bound), key=alone)
-    return _Shown(by, f"any attack reads {by.question} at most {points:.1f} points above y alone: {by.text}")
+    reach = f"no attack reads {by.question} more than {points:.1f} points above y alone"
+    return _Shown(by, f"{reach}, if the assumptions of its bound hold")
 
 
 def _reached(

@@ -100,14 +100,14 @@ def speed_facts(bench: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def headline(bench: Mapping[str, Any]) -> dict[str, str]:
-    """The tile of the speed: its ``title``, ``figure``, ``tone`` and the ``note`` below. INVALID takes the figure's
-    place, and the reasons that of the note."""
+    """The tile of the speed: its ``title``, ``figure``, ``tone`` and the ``note`` below, which has the reasons why a
+    measurement is INVALID."""
     title = f"One frame, median, on {_place(bench['machine'])}"
     median = f"{bench['latency_ms']['p50']:.3g} ms"
     if bench["verdict"] != "VALID":
         why = "; ".join(bench["reasons"]) or "the benchmark gives no reason"
-        note = f"{why}. It measured {median}: do not quote it."
-        return {"title": title, "figure": bench["verdict"], "tone": "bad", "note": note}
+        note = f"{bench['verdict']}: {why}. It measured {median}: do not quote it."
+        return {"title": title, "figure": "not measured", "tone": "bad", "note": note}
     note = f"{bench['fps']:,.0f} frames per second; {bench['macs']:,} MACs"
     return {"title": title, "figure": median, "tone": "", "note": note}
 
@@ -133,7 +133,7 @@ def sent(manifest: Mapping[str, Any]) -> str:
     """The outputs of a manifest in words: name, type and shape of each."""
     shapes = (" x ".join(map(str, one["shape"])) for one in manifest["outputs"])
     named = ((one["name"], one["dtype"], shape) for one, shape in zip(manifest["outputs"], shapes, strict=True))
-    return "; ".join(f"{name}, {dtype}{' of ' * bool(shape)}{shape}" for name, dtype, shape in named)
+    return ", ".join(f"a {name} ({shape}{', ' * bool(shape)}{dtype})" for name, dtype, shape in named)
 
 
 def is_development(bundle: Path | None) -> bool:

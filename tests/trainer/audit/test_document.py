@@ -282,7 +282,8 @@ def test_an_audit_ends_with_what_is_kept_what_leaks_how_sure_and_what_next():
     assert kept_line.startswith("What is kept: parity is read right 96.0 % [94.0 %, 98.0 %] of the time from what is")
     assert kept_line.endswith(". Beyond parity: ink 0.82 (correlation of x with x' within parity; label-only keeps 0).")
     assert leaks.startswith(
-        "What leaks: The best attack found of 5 (BatchNorm MLP on fresh rows) reads less-than-five right 95.0 % "
+        "What leaks: The best attack found of 5 (BatchNorm MLP, which learned on rows that no training saw) reads "
+        "less-than-five right 95.0 % "
         "[93.0 %, 97.0 %] of the time. A guess from parity alone is right 60.0 %."
     )
     assert sure.startswith("How sure: Surely")
@@ -291,20 +292,34 @@ def test_an_audit_ends_with_what_is_kept_what_leaks_how_sure_and_what_next():
 
 
 @pytest.mark.parametrize(
-    ("share", "seen", "ends"),
+    ("share", "ends"),
     [
-        (1.0, 2.571, "a factor of at most 1.88."),
-        (0.992, 2.571, "a factor of at most 1.88, a rare one by 2.58."),
-        (0.992, None, "a factor of at most 1.88."),
+        (1.0, "a factor of at most 1.88."),
+        (0.992, "a factor of at most 1.88; for rare codes, 0.8 % of the samples, no factor is known."),
     ],
 )
-def test_next_to_an_average_stands_what_one_code_shows(share, seen, ends):
+def test_next_to_an_average_stands_what_one_code_shows(share, ends):
     made = document()
-    more = {"kind": "certificate", "share": share, **({} if seen is None else {"over_all_seen": seen})}
+    more = {"kind": "certificate", "share": share}
     worst = Finding("channel", "worst code", "factor", 1.8701, (1.07, 1.8701), bound=True, more=more)
     made["findings"].append(worst.as_json())
     (sure,) = (line for line in as_text(made).splitlines() if line.startswith("How sure"))
-    assert sure.endswith(f"All this is on average: one code raises the chance of a value by {ends}")
+    assert sure.endswith(f"That is on average: a single code raises the chance of a value by {ends}")
+
+
+def test_a_bound_stands_with_its_assumptions_where_it_is_asked_how_sure_that_is():
+    made = document()
+    law = Finding("less-than-five", "a law", "right", 0.64, bound=True, text="For one sample, at most 64.0 %.")
+    made["findings"].append(law.as_json())
+    place = len(made["findings"]) - 1
+    for word, findings_of, shown in (
+        ("bounded", [place], True),
+        ("nothing found", [place], False),
+        ("bounded", [], False),
+    ):
+        made["verdict"] = {"word": word, "line": "", "findings": findings_of, "reasons": [], "needed": None}
+        (sure,) = (line for line in summary(made).splitlines() if line.startswith("How sure"))
+        assert ("then no attack, tried or not, is above it. For one sample, at most 64.0 %." in sure) is shown
 
 
 def test_what_is_promised_is_said():

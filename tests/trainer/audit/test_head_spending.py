@@ -1,5 +1,7 @@
 """What a private head spends, by fitting it: sound ones hold, and less noise than promised is proved for each kind."""
 
+import functools
+
 import numpy as np
 import pytest
 from pydantic import TypeAdapter
@@ -17,8 +19,13 @@ CONFIDENCE = 1 - 1e-6
 LOGISTIC = {"kind": "logistic", "regularization": 0.01}
 HUBER = {"kind": "huber-svm", "regularization": 0.01, "fit_intercept": False}
 FUNCTIONAL = {"kind": "functional-logistic"}
-STEPS = {**claim(rate=0.2, sigma=1.0, steps=20, delta=1e-4).as_dict(), "clip": 0.5, "lot": 400}
 FACTS = {"rows": 2000, "promise": {"epsilon": 1.0}}
+
+
+@functools.cache
+def steps():
+    """Of a run with a head by DP-SGD; the accountant takes a second, which collecting tests must not take."""
+    return {**claim(rate=0.2, sigma=1.0, steps=20, delta=1e-4).as_dict(), "clip": 0.5, "lot": 400}
 
 
 @pytest.fixture(autouse=True)
@@ -75,17 +82,17 @@ def test_a_fit_without_noise_has_no_bound(monkeypatch):
 
 def test_a_step_of_a_head_of_dp_sgd_is_run_with_its_own_noise_and_clip(monkeypatch):
     head = {"kind": "dp-sgd"}
-    row = measured(head, 3, steps=STEPS)
+    row = measured(head, 3, steps=steps())
     assert (row.figure, row.more["claimed"], row.more["holds"]) == ("mu", 1.0, True)
     assert row.value > 0.9
     sums = head_spending.clipped_sum
     with monkeypatch.context() as patch:
         patch.setattr(head_spending, "clipped_sum", lambda x, hot, weights, clip: sums(x, hot, weights, 2 * clip))
-        assert not measured(head, 3, steps=STEPS).more["holds"]
+        assert not measured(head, 3, steps=steps()).more["holds"]
     noisy = dpsgd.noisy_mean
     plan = dpsgd.Plan(2000, 400, 1, 0.5, claim(rate=0.2, sigma=0.5, steps=20, delta=1e-4))
     monkeypatch.setattr(training_spending, "noisy_mean", lambda sums, made, noise: noisy(sums, plan, noise))
-    assert not measured(head, 3, steps=STEPS).more["holds"]
+    assert not measured(head, 3, steps=steps()).more["holds"]
 
 
 def test_a_run_that_says_nothing_of_its_steps_is_trained_again():

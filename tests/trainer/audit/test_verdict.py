@@ -87,7 +87,7 @@ def test_an_effect_that_is_sure_and_tiny_is_said_with_its_size():
     assert found["line"].endswith(found["reasons"][-1])
     assert len(found["findings"]) == 2
     smaller = judged(document(0.61, 0.0002, p=0.001))["reasons"][-1]
-    assert "surely gains less than 0.001 bits per sample" in smaller
+    assert "surely gains something, by estimate less than 0.001 bits per sample" in smaller
     made["permutation"]["gain"] = 0.06
     assert judged(made)["word"] == LEAKS
 
@@ -249,10 +249,12 @@ def test_what_leaves_and_was_not_attacked_is_named_and_nothing_is_bounded_then()
 def test_a_bound_is_named_with_its_upper_end_and_its_assumptions():
     others = bound("bits", 0.01), bound("right", 0.7)
     found = judged(document(0.61), *others, bound("right", 0.64))
-    assert found["line"] == "any attack reads less-than-five at most 4.0 points above y alone: under an assumption"
+    assert found["line"] == (
+        "no attack reads less-than-five more than 4.0 points above y alone, if the assumptions of its bound hold"
+    )
     assert found["findings"] == [len(as_schema_2(document(0.61))["findings"]) + 2]
     tiny = judged(document(0.61, 0.03, p=0.001), dataclasses.replace(bound("right", 0.64), text="By a law."))
-    assert "above y alone: By a law; sure but tiny: " in tiny["line"]
+    assert "the assumptions of its bound hold; sure but tiny: " in tiny["line"]
 
 
 def test_without_fresh_rows_nothing_holds():

@@ -136,7 +136,7 @@ def test_an_invalid_benchmark_says_so_and_why_in_its_tile(audit):
     bench = {**BENCH, "verdict": "INVALID", "reasons": ["busy: python3 (pid 7)", "too short"]}
     changes = {"bench": page_facts.speed_facts(bench), "speed": page_facts.headline(bench)}
     tile = re.search(r'<div class="bad"><dt>One frame.*?</div>', frontier.render(values(audit, **changes)), re.S)[0]
-    assert "<dd>INVALID<small>busy: python3 (pid 7); too short. It measured 0.041 ms: do not quote it." in tile
+    assert "<dd>not measured<small>INVALID: busy: python3 (pid 7); too short. It measured 0.041 ms: do not" in tile
     assert ("Verdict", "INVALID because: busy: python3 (pid 7); too short") in changes["bench"]
     assert "INVALID" not in frontier.render(values(audit))
     assert "<dt>One frame, median, on AMD EPYC</dt><dd>0.041 ms" in frontier.render(values(audit))
@@ -263,7 +263,7 @@ def test_what_is_sent_for_a_sample_is_said_with_type_and_shape():
         {"name": "frame", "dtype": "uint8", "shape": [8, 8, 1]},
         {"name": "label", "dtype": "int64", "shape": []},
     ]
-    assert page_facts.sent({"outputs": outputs}) == "frame, uint8 of 8 x 8 x 1; label, int64"
+    assert page_facts.sent({"outputs": outputs}) == "a frame (8 x 8 x 1, uint8), a label (int64)"
 
 
 def test_an_export_that_changed_since_the_audit_is_called_out(audit):
