@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.stages.channel import Response, channel_of
+from edgeveil.edge_runtime.stages.channel import Response, channel_of, same_of
 from edgeveil.trainer.measures.composition import delta_of_all, epsilon_of_all, most_right
 
 TOTALS = (0.0, 0.3, 1.0, 2.0)
@@ -60,10 +60,27 @@ def test_whatever_frames_have_to_do_with_each_other_it_holds(secret, alpha):
     weighed = [{stream: Fraction(str(w)) for stream, w in one.items()} for one in STREAMS[secret]]
     p, q = (mixture(table, streams) for streams in weighed)
     for total in TOTALS:
-        assert max(hockey_stick(p, q, total), hockey_stick(q, p, total)) <= delta_of_all(epsilon, 3, total)
+        assert max(hockey_stick(p, q, total), hockey_stick(q, p, total)) <= delta_of_all(
+            epsilon, 3, total, same=same_of(table)
+        )
     for share in (0.5, 0.59, 0.9):
         right = float(sum(max(Fraction(1 - share) * a, Fraction(share) * b) for a, b in zip(p, q, strict=True)))
-        assert right <= most_right(epsilon, 3, np.array([[1 - share, share]]))[0] + 1e-9
+        assert right <= most_right(epsilon, 3, np.array([[1 - share, share]]), same=same_of(table))[0] + 1e-9
+
+
+@pytest.mark.parametrize("alpha", [0.25, 1.0, 3.0])
+@pytest.mark.parametrize("k", [3, 5])
+def test_of_k_ary_responses_it_is_exact_where_frames_are_the_same(alpha, k):
+    table = channel_of(k, alpha)
+    epsilon, same = float(Response().epsilon({}, [], table.tolist())), same_of(table)
+    assert same == pytest.approx((k - 2) / (math.exp(alpha) + k - 1), abs=1e-8)
+    p, q = (laws(table, (z,) * 3) for z in (0, 1))
+    for total in TOTALS:
+        exact = hockey_stick(p, q, total)
+        assert exact <= delta_of_all(epsilon, 3, total, same=same) <= exact + 1e-6
+        assert exact < delta_of_all(epsilon, 3, total) or exact == 0
+    assert same_of(table[::-1]) == 0.0
+    assert same_of(channel_of(2, alpha)) == 0.0
 
 
 def test_one_answer_fewer_would_be_too_little():

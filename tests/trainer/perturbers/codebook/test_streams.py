@@ -118,7 +118,7 @@ def test_after_so_many_codes_of_a_track_the_last_is_sent_with_its_class_and_pict
     acknowledge = {"acknowledge": "code-per-frame leaks"} if draws > 1 else {}
     fitted = followed(pictures=16, hold=hold, **acknowledge)
     assert fitted.stream.get("draws", 1) == draws
-    assert bottleneck(fitted.description(), fitted.tables) == Bottleneck("code", "code_held", None, None, False, False)
+    assert bottleneck(fitted.description(), fitted.tables) == Bottleneck("code", "code_held", None, 4, False, True)
     kind = ONE_FRAME if draws == 1 else NONE
     assert stream_bound({**fitted.description(), "stream": fitted.stream}).kind == kind
     pipeline = Pipeline(parse(fitted.description()), tables=dict(fitted.tables), runners=fitted.runners())
