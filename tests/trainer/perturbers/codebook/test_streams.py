@@ -119,6 +119,7 @@ def test_after_so_many_codes_of_a_track_the_last_is_sent_with_its_class_and_pict
     fitted = followed(pictures=16, hold=hold, **acknowledge)
     assert fitted.stream.get("draws", 1) == draws
     assert bottleneck(fitted.description(), fitted.tables) == Bottleneck("code", "code_held", None, 4, False, True)
+    assert [one["op"] for one in fitted.stages if one["stage"] == "hold"] == ["first"] * 3  # others keep to no limit
     kind = ONE_FRAME if draws == 1 else NONE
     assert stream_bound({**fitted.description(), "stream": fitted.stream}).kind == kind
     pipeline = Pipeline(parse(fitted.description()), tables=dict(fitted.tables), runners=fitted.runners())
