@@ -93,13 +93,14 @@ def _answers(manifest: Mapping[str, Any], unit: str, draws: int) -> StreamBound:
     line = (
         "for any number of frames of one {}".format(unit) if kept else "for {:,} frames{}{}".format(paid, whose, again)
     )
+    spent = "" if number == 1 else ", epsilon {:g} in all".format(number * each / MICRO)
     text = (
         "F{}, what is sent changes the odds of anything about them by a factor of at most e^{:g}: {:,} answer{} of "
         "epsilon {:g} each, whatever the frames have to do with each other, and labels are part of the answers; {}"
     ).format(line[1:], number * each / MICRO, number, "" if number == 1 else "s", each / MICRO, stop)
     text += "; {}".format(ANOTHER) if kept else ""
     text += "".join("; its {} are beyond that".format(outlet.name) for outlet, _ in outlets.unattacked(manifest)) + "."
-    return StreamBound(ANSWERS, None if kept else paid, unit if kept else "", line, text, number, each / MICRO)
+    return StreamBound(ANSWERS, None if kept else paid, unit if kept else "", line + spent, text, number, each / MICRO)
 
 
 class _Walk(object):

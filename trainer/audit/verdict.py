@@ -95,7 +95,7 @@ def judge(document: Mapping[str, Any], limits: Mapping[str, Any], *, of: str = S
     streams = [one for one in every if of == SENT and one.kind == STREAM_BOUND]
     held = (
         not unread
-        and all(one.bound for one in streams)
+        and all(one.bound and one.more.get("answers", 1) == 1 for one in streams)  # the bounds are of one release
         and bound.get("points", np.inf) <= limit.points
         and all(
             min(np.inf if high is None else high, bound.get(name, np.inf)) <= _allowed(limit, name)

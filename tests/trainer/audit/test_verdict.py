@@ -17,6 +17,7 @@ from tests.support.audit_documents import before
 from tests.support.promised import held_examples
 from tests.support.promised.counting_bundle import counting_example
 
+TRACK = {"hold": "track", "votes": 1, "period_s": None, "acknowledged": None}
 ASKED = {"attack_points": None, "bits": None}
 
 
@@ -271,6 +272,10 @@ def test_answers_of_a_promise_are_added_up_in_the_finding():
     assert found.more["epsilon_at_delta"] == pytest.approx(epsilon_of_all(0.1, 40, 1e-6))
     assert found.more["epsilon_at_delta"] < 3.2
     assert "labels are part of the answers" in found.text
+    one = judged(document(0.61), bound("right", 0.64), *stream_bound_section({**manifest, "stream": TRACK}))
+    assert (one["word"], one["line"].endswith("; for any number of frames of one track")) == (BOUNDED, True)
+    many = judged(document(0.61), bound("right", 0.64), found)  # the bound within the limit is of one answer
+    assert (many["word"], many["line"].endswith("of one track, epsilon 4 in all")) == (NOTHING_FOUND, True)
     assert "1e-06)-differentially private as well." in found.text
 
 
