@@ -95,12 +95,12 @@ def judge(document: Mapping[str, Any], limits: Mapping[str, Any], *, of: str = S
     streams = [one for one in every if of == SENT and one.kind == STREAM_BOUND]
     held = (
         not unread
-        and all(one.bound and one.more.get("answers", 1) == 1 for one in streams)  # the bounds are of one release
         and bound.get("points", np.inf) <= limit.points
         and all(
             min(np.inf if high is None else high, bound.get(name, np.inf)) <= _allowed(limit, name)
             for name, high in upper.items()
         )
+        and all(one.bound and one.more.get("answers", 1) == 1 for one in streams)  # the bounds are of one release
     )
     word = LEAKS if leaks else BOUNDED if held else NOTHING_FOUND if fresh and below else CANNOT_TELL
     needed = _needed(rows, limit, data) if word == CANNOT_TELL and fresh else None
