@@ -134,7 +134,8 @@ def _sentence(
     text = (
         f"No code raises the chance of any value of z, given y, by more than a factor F = {_up(bound.factor)}, with "
         f"{100 * bound.confidence:g} % confidence, for {unit} drawn like those counted ({bound.units:,} {unit} of "
-        f"{slices}, which no training saw" + (f", {tried} configurations tried)" if tried > 1 else ")")
+        f"{slices}, which no training saw"
+        + (f", {tried} configurations tried, if fixed beforehand)" if tried > 1 else ")")
     )
     prior = 1 / bound.certainty
     if bound.factor >= bound.certainty:
