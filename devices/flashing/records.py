@@ -178,6 +178,7 @@ class BundleFacts:
     spends: bool = False  # whether it promises an epsilon, which a ledger counts
     leaks: bool = False  # whether that is its audit's verdict
     unheld: bool = False  # whether each reading has a code of its own (edge_runtime.manifest.outlets)
+    stream_bound: str = ""  # for how many frames of a live source a bound holds
     data: bytes = field(default=b"", repr=False)
     runtime: bytes = field(default=b"", repr=False)  # this toolkit's zipapp, for a board that has none
 
@@ -256,7 +257,8 @@ class Wanted:
     def notes_on(self, bundle: BundleFacts) -> tuple[str, ...]:
         """The same, and what the bundle reveals of the source."""
         leak = (f"{bundle.name}: {LEAK}",) if bundle.leaks else ()
-        return (*self.notes, *leak, *((outlets.UNHELD,) if bundle.unheld and self.live else ()))
+        frames = (f"{bundle.name}: {bundle.stream_bound}",) if bundle.stream_bound and self.live else ()
+        return (*self.notes, *leak, *((outlets.UNHELD,) if bundle.unheld and self.live else ()), *frames)
 
     @property
     def trial_source(self) -> str | None:

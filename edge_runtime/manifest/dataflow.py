@@ -55,6 +55,7 @@ class Dataflow(object):
         self.input, self._manifest = source, manifest
         stream = manifest["stream"]
         self.hold = None if stream is None else stream["hold"]  # see HOLDS; or "frame": nothing is held
+        self.limited = stream is not None and "draws" in stream
         self.held: Set[str] = set()
         self.models = manifest["models"]
         self._tables = manifest["tables"]

@@ -136,13 +136,17 @@ class Privacy(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """How the frames of a stream are held together: by ``track``, ``period``, ``bout`` or ``frame``."""
+    """How the frames of a stream are held together: by ``track``, ``period``, ``bout`` or ``frame``.
+
+    ``draws``: of so many frames of a track or period, the first ones, something is drawn; None: of one.
+    """
 
     hold: str
     votes: Optional[int] = None
     period_s: Optional[int] = None
     acknowledged: Optional[str] = None
     gap: Optional[int] = None
+    draws: Optional[int] = None
 
 
 class Spending(NamedTuple):

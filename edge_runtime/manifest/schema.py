@@ -21,6 +21,7 @@ from edgeveil.edge_runtime.util.validate import Field, Problem, Table
 MAX_VOTES = 1000
 MAX_PERIOD_S = 86400
 MAX_GAP = 1000
+MAX_DRAWS = 1000
 MAX_MANIFEST_BYTES = 2**20
 SCHEMA = 1
 RUNTIME_MEMBER = "runtime/edgeveil-edge.pyz"
@@ -87,19 +88,24 @@ _INPUT: Table = {
 #
 # ``track``: ``votes`` frames decide a track's class. ``period``: ``period_s`` seconds share a draw. ``bout``: a class
 # keeps a draw until ``gap`` frames in a row were of other classes. ``frame``: nothing is held. The maker has
-# ``acknowledged`` the last two.
+# ``acknowledged`` the last two. ``draws``: the first frames of a track or period, so many, are each drawn for, and then
+# the last one's is held; without a promise of epsilon the maker has acknowledged that, too.
 
 
 _HELD_BY = {"votes": ("track",), "period_s": ("period",), "acknowledged": ("bout", "frame")}
 
 
 def _stream(stream: Dict[str, Any], _document: Any) -> Table:
-    return dict(_STREAM, gap=field.whole(1, MAX_GAP)) if stream.get("hold") == "bout" else _STREAM
+    hold = stream.get("hold")
+    if hold == "bout":
+        return dict(_STREAM, gap=field.whole(1, MAX_GAP))
+    several = "draws" in stream and hold in ("track", "period")
+    return dict(_STREAM, draws=field.whole(2, MAX_DRAWS), acknowledged=_SEVERAL) if several else _STREAM
 
 
 def _of_others(hold: str, stream: Dict[str, Any], _document: Any) -> Iterable[Problem]:
     for key, holds in _HELD_BY.items():
-        if hold not in holds and stream[key] is not None:
+        if hold not in holds and stream[key] is not None and (key, "draws" in stream) != ("acknowledged", True):
             yield "bad-value", key, "expected null where the stream is held by {}".format(hold)
 
 
@@ -113,6 +119,12 @@ def _reasoned(reason: str, stream: Dict[str, Any], _document: Any) -> Iterable[P
         yield "bad-value", "", problem.format(stream["hold"])
 
 
+def _promised(reason: Any, _stream: Any, document: Any) -> Iterable[Problem]:
+    if not reason and "spending" not in document:
+        yield "bad-value", "", "expected the maker's reason to draw several times without a promise of epsilon"
+
+
+_SEVERAL = field.text(null=True, rule=_promised)
 _STREAM: Table = {
     "hold": field.one_of(("track", "period", "bout", "frame"), rule=_of_others),
     "votes": _where_held("votes", field.whole(1, MAX_VOTES)),

@@ -3,6 +3,7 @@
 A *track* is one person or thing from entering to leaving. Its predicted class is the majority over its first frames and
 then fixed; a value drawn for it is drawn once. Without tracking, one draw per class and clock period is kept instead.
 In a *bout* a class keeps its value until so many frames of the track in a row, the gap, were of other classes.
+A stream with ``draws`` has a value for each of the first frames of a track or period, so many, and then keeps the last.
 Until a track has voted, its class is ``groups``, one more than the last class; its row of the next table gives the
 output meanwhile. So the output does not depend on x during the vote either.
 
@@ -45,6 +46,7 @@ class TrackMemory(object):
         self._votes = stream.votes or 0 if stream else 0
         self._period_s = stream.period_s or 1 if stream else 1
         self._gap = stream.gap if stream else None
+        self._draws = stream.draws or 1 if stream else 1
         self._clock, self._most = clock, most
         self._kept: "collections.OrderedDict[Any, _TrackState]" = collections.OrderedDict()
         self._open: Dict[Any, _TrackState] = {}
@@ -100,7 +102,10 @@ class TrackMemory(object):
         return self._first_of(name, values, by.tolist())
 
     def first(self, name: str, values: np.ndarray) -> np.ndarray:
-        """Values (n, ...) in; for each frame, the first value of its track or period, (n, ...) out."""
+        """Values (n, ...) in; for each frame, the first value of its track or period, (n, ...) out.
+
+        With ``draws``: its own, and after so many frames that of the last of them.
+        """
         return self._first_of(name, values, [None] * len(values))
 
     def _first_of(self, name: str, values: np.ndarray, by: Sequence[Optional[int]]) -> np.ndarray:
@@ -109,7 +114,7 @@ class TrackMemory(object):
         out = np.empty_like(values)
         for place, key in enumerate(self._keys):
             entries, frame = self._of_stage(self._state(key), name)
-            if by[place] not in entries:
+            if by[place] not in entries or frame <= self._draws:
                 # A copy: what a frame was made of is overwritten after use.
                 entries[by[place]] = _Kept(np.array(values[place]), int.from_bytes(os.urandom(8), "little"), frame)
             entries[by[place]] = entries[by[place]]._replace(last=frame)

@@ -40,6 +40,13 @@ def channel_of(categories: int, alpha: float) -> np.ndarray:
     return table
 
 
+def same_of(table: np.ndarray) -> float:
+    """How often the answer of a channel (k, k) says nothing of any two categories: 0 where it is no ``channel_of``."""
+    k, own, off = len(table), int(table[0, 0]), int(table[0, -1])
+    plain = table.shape == (k, k) and own >= off and bool((table == np.where(np.eye(k, dtype=bool), own, off)).all())
+    return (k - 2) * off / float(own + (k - 1) * off) if plain else 0.0
+
+
 def worth_of_channel(counts: np.ndarray) -> Worth:
     """Of a channel uint32 (k, R): rows whose mean is the category's own unit vector under the channel.
 

@@ -12,11 +12,14 @@ class _Hold(Kind):
     held = True
     by = ()  # type: tuple  # how a stream may be held that has such a stage
     needs = ""
+    limits = False  # whether it keeps to the stream's ``draws``
 
     def check(self, stage: Entry, at: str, flow: Any) -> Any:
         """As ``Kind``."""
         if flow.hold not in self.by:
             refuse("stream-mismatch", at, self.needs)
+        if flow.limited and not self.limits:
+            refuse("stream-mismatch", at, "the stream has 'draws', and only 'hold first' keeps to them")
         return super(_Hold, self).check(stage, at, flow)
 
 
@@ -76,12 +79,14 @@ class Keep(_Hold):
 
 
 class First(_Hold):
-    """The value of the first frame of each track or period."""
+    """The value of the first frame of each track or period; of its first ``draws`` frames, each its own, then the last
+    one's."""
 
     name = "hold first"
     reads = {"input": "index report"}
     by = ("track", "period")
     needs = "expected a stream that is held by track or by period"
+    limits = True
     repeats = True
 
     def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:

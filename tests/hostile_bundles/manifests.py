@@ -406,6 +406,16 @@ exhibits(
 
 
 @exhibit("stream-mismatch")
+def limit_of_draws_over_a_hold_that_keeps_none() -> bytes:
+    return _held(lambda m: m["stream"].update(draws=2, acknowledged="two draws"))
+
+
+@exhibit("bad-value")
+def several_draws_of_a_track_that_no_one_acknowledged() -> bytes:
+    return _held(lambda m: m["stream"].update(draws=2))
+
+
+@exhibit("stream-mismatch")
 def stream_that_nothing_holds() -> bytes:
     def change(manifest: Any) -> None:
         manifest["stream"] = {"hold": "track", "votes": 7, "period_s": None, "acknowledged": None}

@@ -17,7 +17,7 @@ from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.manifest.count import parse_count
 from edgeveil.edge_runtime.util import strict_json
-from edgeveil.trainer.audit.findings import SENT, Finding, findings
+from edgeveil.trainer.audit.findings import SENT, STREAM_BOUND, Finding, findings
 from edgeveil.trainer.audit.verdict import EARLIER, board_name, column_title, sentences, verdict
 from edgeveil.trainer.datasets.readings import EXTREMES
 from edgeveil.trainer.recipe.training_sections import revealed
@@ -151,6 +151,7 @@ def _warnings(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any
     if any(one.kind == "spending" and one.more.get("bounds") == "from-training" for one in every):
         yield EXTREMES
     yield from dict.fromkeys(one.not_run for one in every if one.not_run and one.kind in ("training", "head"))
+    yield from (one.not_run for one in findings(audit, SENT) if one.kind == STREAM_BOUND and one.not_run)
     stream = manifest.get("stream") or {}
     if manifest.get("capture") is not None and outlets.unheld(manifest["stages"], manifest.get("stream")):
         tracks = [one.text for one in findings(audit) if one.more.get("headline")]
@@ -180,7 +181,7 @@ def _not_tested(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     # First what holds for the whole card, then what only a board's column leaves open.
     yield from dict.fromkeys(line for document in documents for line in document["not_covered"])
     for one in findings(audit, SENT):
-        if one.not_run and one.kind not in ("training", "head", "part"):
+        if one.not_run and one.kind not in ("training", "head", "part", STREAM_BOUND):
             yield f"{one.question}{', ' if one.name else ''}{one.name} was not tried: {one.not_run}"
     if audit["budget"] == "quick":
         yield "Longer training of the adversaries, and more seeds: this was the quick audit."

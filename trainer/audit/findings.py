@@ -19,6 +19,7 @@ from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS, DONOR, FIGURES, 
 from edgeveil.trainer.measures.intervals import Interval
 
 UNATTACKED = "outlets"  # the kind of findings that name outlets which were not attacked
+STREAM_BOUND = "stream bound"  # the kind of the finding that says for how many frames of a stream a bound holds
 FIXED = "D_y"  # the reader of y that learned on raw samples
 
 

@@ -4,7 +4,8 @@
 tried, it stays within the limit, by a bound that the findings have, and no outlet is there that was not attacked.
 *nothing found*: with 95 % confidence no attack tried learns as much as the limit, which is no guarantee. *cannot tell*:
 neither, so more test rows are needed. Few rows make intervals wide, so they never make an audit look better. An effect
-that is sure but below the limit is said with its size, and is no leak. The line names outlets that were not attacked.
+that is sure but below the limit is said with its size, and is no leak. The line names outlets that were not attacked,
+and for how many frames of a stream a bound holds; where it is for one alone, nothing is *bounded*.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from edgeveil.edge_runtime.device import CPU
 from edgeveil.trainer.attacks.exposure import TIMES
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.run_all import LEARNED_ON
-from edgeveil.trainer.audit.findings import SENT, UNATTACKED, Answer, Finding, answers, findings
+from edgeveil.trainer.audit.findings import SENT, STREAM_BOUND, UNATTACKED, Answer, Finding, answers, findings
 from edgeveil.trainer.measures.intervals import wider
 from edgeveil.trainer.recipe.training_sections import Limits
 
@@ -91,6 +92,7 @@ def judge(document: Mapping[str, Any], limits: Mapping[str, Any], *, of: str = S
     fresh = any(one.kind == "adaptive" and one.learned_on in FRESH for one in rows)
     unread = [one.question for one in every if of == SENT and one.of == of and one.kind == UNATTACKED]
     below = all(high is not None and high <= _allowed(limit, name) for name, high in upper.items())
+    streams = [one for one in every if of == SENT and one.kind == STREAM_BOUND]
     held = (
         not unread
         and bound.get("points", np.inf) <= limit.points
@@ -98,6 +100,7 @@ def judge(document: Mapping[str, Any], limits: Mapping[str, Any], *, of: str = S
             min(np.inf if high is None else high, bound.get(name, np.inf)) <= _allowed(limit, name)
             for name, high in upper.items()
         )
+        and all(one.bound and one.more.get("answers", 1) == 1 for one in streams)  # the bounds are of one release
     )
     word = LEAKS if leaks else BOUNDED if held else NOTHING_FOUND if fresh and below else CANNOT_TELL
     needed = _needed(rows, limit, data) if word == CANNOT_TELL and fresh else None
@@ -110,6 +113,7 @@ def judge(document: Mapping[str, Any], limits: Mapping[str, Any], *, of: str = S
         line += f"; about {needed['more']:,} more test {needed['unit']} would be needed, if figures stay as they are"
     if unread:
         line += f"; not of the {' and '.join(unread)}, which leave as well and were not attacked"
+    line += "".join(f"; {one.more['line']}" for one in streams)
     places = [next(n for n, other in enumerate(every) if other is one.finding) for one in shown]
     return {
         "word": word,

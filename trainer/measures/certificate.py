@@ -39,8 +39,9 @@ class Certificate:
     ``plug_in`` is the counted accuracy of the best guess from (y, c'), ``null`` the mean of the same where z was
     shuffled within y (or within ``strata``): what counting noise alone shows. ``bits`` is the counted I(c'; z | y),
     ``null_bits`` its mean and ``null_bits_high`` its 95 % quantile under the shuffle. ``units`` independent units were
-    counted; ``tried`` configurations share the confidence (Bonferroni). ``capacity`` is the multiplicative Bayes
-    capacity of the channel within y-hat: with no prior over c does c' raise a chance of being right by a larger factor.
+    counted; ``tried`` configurations, if fixed beforehand, share the confidence (Bonferroni). ``capacity`` is the
+    multiplicative Bayes capacity of the channel within y-hat: with no prior over c does c' raise a chance of being
+    right by a larger factor.
     """
 
     bound: float
@@ -78,7 +79,7 @@ class Certificate:
             f"{100 * self.bound:.1f} % of the time, with {100 * self.confidence:g} % confidence, for {of} drawn like "
             f"the calibration data ({self.units:,} {of} counted"
         )
-        return text + (f", {self.tried} configurations tried)." if self.tried > 1 else ").")
+        return text + (f", {self.tried} configurations tried, if fixed beforehand)." if self.tried > 1 else ").")
 
 
 def units_needed(plug_in: float = 1.0, delta: float = 0.05, slack: Slack = "McDiarmid") -> int:

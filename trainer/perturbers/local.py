@@ -22,7 +22,7 @@ from edgeveil.edge_runtime.stages.mechanism import REPORT, Design, held
 from edgeveil.edge_runtime.stages.preprocess import to_raw
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.perturbers.base import Goal
-from edgeveil.trainer.perturbers.codebook import Codebook, stream_codes
+from edgeveil.trainer.perturbers.codebook import FIRST, Codebook, stream_codes
 from edgeveil.trainer.perturbers.label_only import class_means, class_of
 from edgeveil.trainer.recipe.perturber import Perturber
 from edgeveil.trainer.recipe.training_sections import MOST_EPSILON, Budget
@@ -124,10 +124,10 @@ class Local(Perturber):
     codebook: Codebook | None = Field(default=None, description="code: the codebook whose codes are reported.")
     hold: str = Field(
         default="none",
-        pattern=r"^(none|track|period:[1-9][0-9]{0,3}s)$",
+        pattern=rf"^(none|track|period:[1-9][0-9]{{0,3}}s|{FIRST})$",
         description='label, code: "track" or "period:600s" answers once for a track or clock period, of its first '
-        'frame; the ledger is charged for that answer, and what is sent of it again costs nothing. "none": every '
-        "frame is answered anew, and charged.",
+        'frame; "first:4" or "first:4/600s" of its first four, then the last is kept. The ledger is charged for each '
+        'answer, and what is sent of it again costs nothing. "none": every frame is answered anew, and charged.',
     )
     instantaneous: float | None = Field(
         default=None,

@@ -137,7 +137,8 @@ class Certificate(Section):
         default=1,
         ge=1,
         le=1_000_000,
-        description="Configurations ever compared on the test slice of this seed; they share the confidence.",
+        description="Configurations compared on this seed's test slice, fixed beforehand; each yes or no by which "
+        "later ones were built doubles the number. They share the confidence.",
     )
     strata: list[str] = Field(
         default=[],

@@ -93,6 +93,14 @@ def test_codes_that_nothing_holds_are_acknowledged_for_a_live_source(unheld, sou
         assert ("nothing holds it" in text()) == noted
 
 
+def test_the_plan_says_for_how_many_frames_of_a_live_source_a_bound_holds():
+    trust, bound = TrustFacts("aa", 1, ("aa",)), "There is no bound for more than one frame"
+    bundle = BundleFacts("11", "hall", 1, 1, "aa", stream_bound=bound)
+    for source, said in (("camera:0", True), ("npz:/srv/f", False)):
+        wanted = Wanted(source, ("udp://10.0.0.2:9000",))
+        assert (bound in plan_card(bundle, profiles.load("raspberry-pi5"), wanted, trust=trust).text()) == said
+
+
 def test_there_are_many_of_them_and_every_refusal_is_among_them():
     expected = [tomllib.loads(path.read_text())["expect"] for path in CASES]
     reasons = {one["refused"] for one in expected if "refused" in one}

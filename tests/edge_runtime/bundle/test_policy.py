@@ -334,8 +334,14 @@ def test_a_bundle_that_leaks_is_not_run_without_a_word(tmp_path, capsys):
 
 def test_a_bundle_for_a_camera_whose_codes_nothing_holds_is_not_run_without_a_word(tmp_path, capsys):
     bundle = read_bundle(numpy_bundle(tmp_path, accuracy=0.52), Trust([bundles.trusted()]))
-    stages = [*bundle.manifest.document["stages"], {"stage": "table", "op": "argmax_within"}]
+    stages = [*bundle.manifest.document["stages"], {"stage": "table", "op": "argmax_within", "output": "within"}]
     document = {**bundle.manifest.document, "stages": stages, "capture": {}}
-    for changes, noted in (({}, True), ({"capture": None}, False), ({"stream": {"hold": "track"}}, False)):
+    for changes, noted, framed in (
+        ({}, True, True),
+        ({"capture": None}, False, False),
+        ({"stream": {"hold": "track"}}, False, True),
+    ):
         announce(bundle._replace(manifest=bundle.manifest._replace(document={**document, **changes})))
-        assert ("nothing holds it" in capsys.readouterr().err) == noted
+        said = capsys.readouterr().err
+        assert ("nothing holds it" in said) == noted
+        assert ("no bound for more than one frame" in said) == framed

@@ -56,7 +56,7 @@ def test_every_record_says_what_the_document_says(example):
     for key in ("file", "speaks_of", "pipeline"):
         assert getattr(manifest.privacy, key) == document["privacy"][key]
     if document["stream"] is not None:
-        assert manifest.stream._asdict() == {"gap": None, **document["stream"]}
+        assert manifest.stream._asdict() == {"gap": None, "draws": None, **document["stream"]}
     for name, model in manifest.models.items():
         said = document["models"][name]
         assert (model.macs, model.parameters) == (said["macs"], said["parameters"])

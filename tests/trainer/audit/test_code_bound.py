@@ -54,7 +54,7 @@ def test_the_factor_is_that_of_clopper_and_pearson_by_hand():
 def test_tried_configurations_share_the_confidence():
     one, eight = bound([[[500, 500], [500, 500]]]), bound([[[500, 500], [500, 500]]], tried=8)
     assert eight["factor"] > one["factor"]
-    assert "(2,000 subjects of test, which no training saw, 8 configurations tried)" in eight["sentence"]
+    assert "which no training saw, 8 configurations tried, if fixed beforehand)" in eight["sentence"]
 
 
 def test_linked_codes_have_their_factor():

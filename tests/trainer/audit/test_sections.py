@@ -17,6 +17,7 @@ from edgeveil.trainer.audit.card import card, current
 from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.audit.sections import SECTIONS, certificate_section, counted_pufferfish, pufferfish, retained
 from edgeveil.trainer.audit.sections import retained as utility
+from edgeveil.trainer.audit.sections.stream_bound import section as stream_bound_section
 from edgeveil.trainer.audit.sections.training import promised
 from edgeveil.trainer.audit.subject import RELEASED, SENT, Bottleneck
 from edgeveil.trainer.audit.text import answers_in_words, summary
@@ -27,6 +28,7 @@ from edgeveil.trainer.perturbers.codebook import stream_codes
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.recipe.training_sections import Limits
 from edgeveil.trainer.report.card_page import as_lines, render
+from tests.support import bundles
 from tests.support.audit_documents import document
 from tests.support.checkout import ROOT
 
@@ -331,6 +333,23 @@ def test_codes_that_nothing_holds_are_warned_of_where_the_bundle_is_for_a_camera
     assert bool(said) == warned
     assert all(line.endswith("Over 256 readings it is read.") for line in said)
     assert "Tracks: Over 256 readings it is read." in summary(audit)
+
+
+def test_the_card_says_for_how_many_frames_of_a_stream_a_bound_holds():
+    audit, manifest = document(), bundles.held_example()[0]
+    several = {**manifest["stream"], "draws": 2}
+    first = [{"stage": "hold", "op": "first", "input": "label", "output": "held"}]
+    unbounded = {**manifest, "stream": several, "stages": [*manifest["stages"][:2], *first, *manifest["stages"][3:]]}
+    (held,), (none,) = stream_bound_section(manifest), stream_bound_section(unbounded)
+    audit["findings"].append(held.as_json())
+    assert [one["sentence"] for one in card(audit, MANIFEST)["guarantees"]] == [held.text]
+    audit["findings"][-1] = none.as_json()
+    made = card(audit, MANIFEST)
+    assert made["guarantees"] == []
+    assert none.not_run in made["warnings"]
+    assert not any(none.not_run in line for line in made["not_tested"])
+    CARD.validate(json.loads(json.dumps(made, allow_nan=False)))
+    assert none.not_run in render(made)
 
 
 def test_one_value_of_y_is_kept_and_the_fixed_reader_is_named():

@@ -67,12 +67,24 @@ def test_a_held_track_is_certified_for_all_of_its_releases():
     def held(x, track):
         return {"label": x[:, 0], "code": np.repeat(np.random.default_rng(0).integers(0, 3, 160), 16)}
 
-    found = streaming.section(TRACK, recordings(480), held, trees=20, seed=0)
+    found = streaming.section(TRACK, recordings(480), held, trees=20, seed=0, one_release="label")
     assert best(rows(found)[16]) < 0.45
     (counted,) = (one for one in found if one.bound)
     assert counted.rows == 160
     assert counted.more["plug_in"] == pytest.approx(1 / 3, abs=0.01)
     assert counted.text.startswith("For all samples of one track together, an adversary who knows y")
+
+
+def test_a_track_that_is_its_first_frames_release_is_certified_by_its_code():
+    """The code is z's: a certificate of the label, which says nothing of z, would be wrong."""
+
+    def held(x, track):
+        return {"label": x[:, 0], "code": 3 * x[:, 0] + x[:, 1]}
+
+    found = streaming.section(TRACK, recordings(480), held, trees=20, seed=0, one_release="code")
+    (counted,) = (one for one in found if one.bound)
+    assert counted.more["plug_in"] == 1.0
+    assert not [one for one in streaming.section(TRACK, recordings(480), held, trees=20, seed=0) if one.bound]
 
 
 def test_data_without_sessions_and_short_recordings_say_so():

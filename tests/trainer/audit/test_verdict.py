@@ -9,11 +9,15 @@ from edgeveil.edge_runtime.bundle.audit_figures import BOUNDED, CANNOT_TELL, LAB
 from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.trainer.audit.findings import Finding, findings
 from edgeveil.trainer.audit.sections.outlets_section import section
+from edgeveil.trainer.audit.sections.stream_bound import section as stream_bound_section
 from edgeveil.trainer.audit.verdict import DEFAULT, judge, verdict, words
-from tests.support import audit_documents
+from edgeveil.trainer.measures.composition import epsilon_of_all
+from tests.support import audit_documents, bundles
 from tests.support.audit_documents import before
+from tests.support.promised import held_examples
 from tests.support.promised.counting_bundle import counting_example
 
+TRACK = {"hold": "track", "votes": 1, "period_s": None, "acknowledged": None}
 ASKED = {"attack_points": None, "bits": None}
 
 
@@ -244,6 +248,35 @@ def test_what_leaves_and_was_not_attacked_is_named_and_nothing_is_bounded_then()
     found = judged(made, bound("right", 0.64), *counts)
     assert found["word"] == NOTHING_FOUND
     assert found["line"].endswith("; not of the counts, which leave as well and were not attacked")
+
+
+def test_nothing_is_bounded_of_a_stream_of_which_one_frame_is():
+    made, manifest = document(0.61), bundles.held_example()[0]
+    held = judged(made, bound("right", 0.64), *stream_bound_section(manifest))
+    assert held["word"] == BOUNDED
+    assert held["line"].endswith("; for any number of frames of one track")
+    (none,) = stream_bound_section({**manifest, "stages": bundles.numpy_example()[0]["stages"], "stream": None})
+    found = judged(made, bound("right", 0.64), none)
+    assert found["word"] == NOTHING_FOUND
+    assert found["line"].endswith("; no bound for more than one frame of a stream")
+
+
+def test_answers_of_a_promise_are_added_up_in_the_finding():
+    manifest, _ = held_examples.parts("k-rr", "track")
+    manifest["stream"]["draws"] = 40
+    manifest["spending"] = {
+        "micro_epsilon": 10**5, "unit": "release", "most_micro_epsilon": 10**7, "period_s": None,
+    }  # fmt: skip
+    (found,) = stream_bound_section(manifest)
+    assert (found.bound, found.value, found.question) == (True, pytest.approx(4.0), "tracks")
+    assert found.more["epsilon_at_delta"] == pytest.approx(epsilon_of_all(0.1, 40, 1e-6))
+    assert found.more["epsilon_at_delta"] < 3.2
+    assert "labels are part of the answers" in found.text
+    one = judged(document(0.61), bound("right", 0.64), *stream_bound_section({**manifest, "stream": TRACK}))
+    assert (one["word"], one["line"].endswith("; for any number of frames of one track")) == (BOUNDED, True)
+    many = judged(document(0.61), bound("right", 0.64), found)  # the bound within the limit is of one answer
+    assert (many["word"], many["line"].endswith("of one track, epsilon 4 in all")) == (NOTHING_FOUND, True)
+    assert "1e-06)-differentially private as well." in found.text
 
 
 def test_a_bound_is_named_with_its_upper_end_and_its_assumptions():

@@ -70,6 +70,14 @@ def test_a_held_report_costs_what_it_costs_once(name):
     assert (kept.shape, kept.dtype) == (plain.shape, plain.dtype)
 
 
+@pytest.mark.parametrize(
+    ("hold", "stream"), [("first:4", ("track", 4)), ("first:4/60s", ("period", 4)), ("first:1", ("track", None))]
+)
+def test_a_recipe_asks_for_several_answers_of_a_track(hold, stream):
+    found = local._stream(local.Local(**LABEL, hold=hold))
+    assert (found["hold"], found.get("draws")) == stream
+
+
 RAPPOR = {"kind": "local", "of": "label", "mechanism": "rappor", "epsilon": 1.0, "hold": "track", "instantaneous": 0.5}
 
 

@@ -134,7 +134,8 @@ def _sentence(
     text = (
         f"No code raises the chance of any value of z, given y, by more than a factor F = {upper(bound.factor)}, with "
         f"{100 * bound.confidence:g} % confidence, for {unit} drawn like those counted ({bound.units:,} {unit} of "
-        f"{slices}, which no training saw" + (f", {tried} configurations tried)" if tried > 1 else ")")
+        f"{slices}, which no training saw"
+        + (f", {tried} configurations tried, if fixed beforehand)" if tried > 1 else ")")
     )
     prior = 1 / bound.certainty
     if bound.factor >= bound.certainty:
@@ -247,7 +248,8 @@ def section(
     )
     # The perturber saw neither slice, and this bound is fitted on nothing: both count.
     unseen, released = dataset.rows(rows.unseen(dataset)), outputs[RELEASED][slice(at.fresh.start, at.test.stop)]
-    question = CHANNEL if (stream or {}).get("hold") in ("frame", "bout") else of
+    several = (stream or {}).get("hold") in ("frame", "bout") or (stream or {}).get("draws")
+    question = CHANNEL if several else of
     bounds = per_code_section(
         unseen.y,
         released.astype(np.int64),
@@ -374,6 +376,8 @@ def _scope(stream: Mapping[str, Any] | None) -> str:
         return f"{SINGLE}, and here every frame is a release: codes of one person add up"
     if hold not in HELD_FOR:
         return SINGLE
+    if (stream or {}).get("draws"):
+        return f"{SINGLE}, and here several frames of a {HELD_FOR[hold]} are drawn for: their codes add up"
     more = "; bouts of one person add up" if hold == "bout" else ""
     return f"single release only: {HELD.format(unit=HELD_FOR[hold])}{more}"
 

@@ -6,8 +6,8 @@ one, else of the second, and are tested on those of the test slice. ``people_shu
 reach where people are shuffled within y: what chance and few tracks alone show. Where outputs are no codes, the
 answers of the attack with most bits are added up over a track. The headline is of the longest tracks that there are.
 
-A held track releases one class, so its certificate counts tracks and holds for all of its releases; where nothing is
-held a certificate is for a single release.
+A held track releases one class, or the code of its first frame, so its certificate counts tracks and holds for all of
+its releases; where nothing is held a certificate is for a single release.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 from scipy import special
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.stream_bound import ONE_CLASS, ONE_FRAME, stream_bound
 from edgeveil.trainer.attacks import sequences
 from edgeveil.trainer.attacks.findings import Scored
 from edgeveil.trainer.attacks.rows import freshest, prior
@@ -167,6 +168,7 @@ def section(
     tried: int = 1,
     attack: Scored | None = None,
     sent: Mapping[str, np.ndarray] | None = None,
+    one_release: str = "",
 ) -> list[Finding]:
     """What tracks reveal, and the bound over them. ``stream`` is the manifest's; ``tried`` configurations were compared
     on these rows.
@@ -174,6 +176,7 @@ def section(
     ``perturb`` takes raw samples (n, ...) and the number of each one's track (n,), in order of time, to the outputs.
     ``attack`` is the one with most bits on single releases, for outputs that are no codes. Of a stream that holds
     nothing ``sent`` may be given in place of ``perturb``'s: the outputs for the rows of all slices, in their order.
+    ``one_release`` names the output that a whole track is one release of, empty where there is none.
     """
     hold = "none" if stream is None else stream["hold"]
     if dataset.cluster is None and hold not in ("none", "frame"):
@@ -194,9 +197,9 @@ def section(
         findings[findings.index(most)] = replace(
             most, text=headline(findings) or "", more={**most.more, "headline": True}
         )
-    if hold == "track" and "label" in slices["test"][1]:
+    if hold == "track" and one_release in slices["test"][1]:
         classes = len(dataset.y_names), len(dataset.z_names)
-        findings += _certified(dataset, slices["test"], classes, seed, tried)
+        findings += _certified(dataset, slices["test"], classes, seed, tried, one_release)
     return findings
 
 
@@ -355,19 +358,25 @@ def _codes(outs: Sequence[Mapping[str, np.ndarray]]) -> list[np.ndarray]:
     return np.split(number, np.cumsum([len(one[name]) for one in outs])[:-1])
 
 
-def _certified(dataset: Dataset, test: Slice, classes: tuple[int, int], seed: int, tried: int) -> list[Finding]:
-    """The bound on an adversary who knows y and the held class of a track, counted over tracks that have voted."""
+def _certified(
+    dataset: Dataset, test: Slice, classes: tuple[int, int], seed: int, tried: int, name: str
+) -> list[Finding]:
+    """The bound on an adversary who knows y and the held class or code ``name`` of a track, counted over tracks; over
+    those that have voted, where they vote."""
     part, out = test
-    held = ends(part, np.asarray(out["label"]), 1)
+    held = ends(part, np.asarray(out[name]), 1)
     if held is None:
         return []
-    held = held.take(held.code[:, 0] < classes[0])
+    number = classes[0]
+    if name == "code":
+        number *= -(-(int(held.code.max()) + 1) // classes[0])
+    held = held.take(held.code[:, 0] < number)
     prior = counted_prior(part.y, part.z, classes)
     certified = certificate.certify(
         held.y,
         held.code[:, 0],
         held.z,
-        channel=np.eye(classes[0]),
+        channel=np.eye(number),
         classes=classes,
         chance=float(prior.max(axis=1)[held.y].mean()),
         tried=tried,
@@ -398,5 +407,7 @@ class Streams(Section):
         """As ``section``."""
         perturb, stream = track_perturber(about.subject, about.run), about.subject.manifest.get("stream")
         facts: dict[str, Any] = {"trees": about.budget.trees, "seed": about.seed, "tried": about.asked.tried}
+        of = stream_bound(about.subject.manifest).kind if stream is not None else ""
+        facts["one_release"] = {ONE_CLASS: "label", ONE_FRAME: "code"}.get(of, "")
         facts |= {"attack": about.attack, "sent": about.perturbed.outputs if stream is None else None}
         return section(stream, about.dataset, perturb, **facts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -35,6 +36,7 @@ DELETED: dict[str, tuple[tuple[Any, ...], str]] = {
     "codes_from": (("second", "both"), 'both slices where `copies` is above 1 and `hold` is "none", else the second'),
 }
 FIXED = ("pixels", "moments", "ink", "slant", "stroke")  # of `keep`: bounded, and nothing of them is fitted
+FIRST = r"first:[1-9][0-9]{0,2}(/[1-9][0-9]{0,3}s)?"  # of `hold`
 CODES = 4  # of each class, where there are few rows
 SMALL = 5000  # rows of the second slice: below that every step of a codebook sees all of them
 
@@ -160,14 +162,16 @@ class Codebook(Perturber):
         description="Copies are brighter or darker by up to this share of the range; zeros stay.",
     )
     acknowledge: Literal["", "code-per-frame leaks", "code-per-bout leaks"] = Field(
-        default="", description='Must be stated for `hold` by "frame" or "bout"; manifest and card repeat it.'
+        default="",
+        description='Must be stated for `hold` by "frame", "bout" or "first:2" and more; manifest and card repeat it.',
     )
     hold: str = Field(
         default="none",
-        pattern=r"^(none|frame|bout:[1-9][0-9]{0,2}|track:[1-9][0-9]{0,2}|period:[1-9][0-9]{0,3}s)$",
+        pattern=rf"^(none|frame|bout:[1-9][0-9]{{0,2}}|track:[1-9][0-9]{{0,2}}|period:[1-9][0-9]{{0,3}}s|{FIRST})$",
         description='"none": samples that do not belong together. Of a stream: "track:7", a class by seven votes and '
         'one draw per track; "period:600s", one draw per class and clock period; "bout:4", the code of the first '
-        'frame of a class, kept until four frames in a row were of others; "frame", a code for every frame.',
+        'frame of a class, kept until four frames in a row were of others; "frame", a code for every frame; "first:4", '
+        'class and code of the first four frames of a track, "first:4/600s" of a period, then the last until it ends.',
     )
 
     @model_validator(mode="before")
@@ -187,8 +191,14 @@ class Codebook(Perturber):
             )
         if hold.startswith("bout") and info.data.get("acknowledge") != "code-per-bout leaks":
             raise ValueError('"bout:4" with acknowledge = "code-per-bout leaks": the codes of many bouts add up')
-        if not hold.startswith(("frame", "bout")) and info.data.get("acknowledge"):
-            raise ValueError('"frame" or "bout:4" with `acknowledge`, which is for these alone')
+        several = hold.startswith("first") and not re.match("first:1(/|$)", hold)
+        if several and info.data.get("acknowledge") != "code-per-frame leaks":
+            raise ValueError(
+                '"first:1", or several with acknowledge = "code-per-frame leaks": the codes of several frames of one '
+                "track add up"
+            )
+        if not (several or hold.startswith(("frame", "bout"))) and info.data.get("acknowledge"):
+            raise ValueError('"frame", "bout:4" or "first:4" with `acknowledge`, which is for these alone')
         return hold
 
     @property
@@ -218,17 +228,22 @@ class Codebook(Perturber):
     @property
     def holds(self) -> bool:
         """See ``Perturber``."""
-        return self.hold != "frame" and not self.hold.startswith("bout")
+        return not self.acknowledge
 
     @property
     def held(self) -> bool:
         """See ``Perturber``."""
-        return self.hold.startswith(("track", "period"))
+        return self.hold.startswith(("track", "period", "first"))
+
+    @property
+    def follows(self) -> bool:
+        """Whether codes of the first frames of a track or period follow x, and the last is kept."""
+        return self.hold.startswith("first")
 
     def check_stream(self) -> None:
         """See ``Perturber``."""
         if self.hold == "none":
-            known = '"track:7", "period:600s", "bout:4" or "frame"'
+            known = '"track:7", "period:600s", "first:1", "bout:4" or "frame"'
             raise ValueError(f"`perturber.hold` to be {known}: these data are streams")
 
     def check_private(self) -> None:

@@ -23,8 +23,8 @@ from edgeveil.trainer.perturbers.codebook.funnel import Values, fit_kept
 from edgeveil.trainer.perturbers.codebook.stream_codes import (
     class_stages,
     code_stage,
+    first_stage,
     in_bouts,
-    is_held,
     keep_stage,
     majority,
     pictured,
@@ -108,7 +108,7 @@ def fit(
     if dataset.input.kind == "series" and goal.limits.unseen_accuracy is None:  # the gate tries the trunk's own
         labels = train_labels(dataset, goal.classifiers, budget, seed=int(rng.integers(2**31)), log=log)
     stream = stream_codes.stream(section.hold, section.acknowledge)
-    if stream is not None and is_held(stream):
+    if stream is not None and section.held and not section.follows:
         u, trunk = dataset.unit(second.x), prepared.trunk
         encoder = encoders.encoder(trunk.below, trunk.label)
         encoder = encoder if labels is None else encoders.with_labels(encoder, labels)
@@ -131,8 +131,7 @@ def check(section: Codebook, dataset: Dataset) -> None:
     if section.synthesis == "centroid" and dataset.units is None:  # under [private] noise does what the count is for
         names = dataset.y_names
         parts = [fit_and_validation(dataset, "perturber")[0]]
-        stream = stream_codes.stream(section.hold, section.acknowledge)
-        if stream is None or not is_held(stream):
+        if not section.held or section.follows:
             parts.append(fit_and_validation(dataset, "classifiers")[0])
         part = dataset.rows(np.concatenate([one.index for one in parts]))
         subject = part.cluster if dataset.cluster_kind == "subject" else None
@@ -230,8 +229,11 @@ def _say_unpredicted(predicted: np.ndarray, names: Sequence[str]) -> None:
 def assemble(dataset: Dataset, encoder: Any, pictures: np.ndarray, section: Codebook) -> FittedPerturber:
     """The manifest's stages around an encoder and the pictures of every code."""
     groups, code = len(dataset.y_names), "code"
-    stages = [*class_stages(dataset.input, encoder), code_stage(groups, code)]
+    stages, label = [*class_stages(dataset.input, encoder), code_stage(groups, code)], "label"
     stream = stream_codes.stream(section.hold, section.acknowledge)
+    if section.follows:
+        stages += [first_stage(label, "label_held"), first_stage(code, "code_held")]
+        label, code = "label_held", "code_held"
     if in_bouts(stream):
         stages.append(keep_stage(code, "label", "code_held"))
         code = "code_held"
@@ -241,7 +243,7 @@ def assemble(dataset: Dataset, encoder: Any, pictures: np.ndarray, section: Code
         stages,
         {},
         pictures,
-        label="label",
+        label=label,
         code=code,
         codes=groups * section.codes,
         substituted=section.synthesis == "donor",

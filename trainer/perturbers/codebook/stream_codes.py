@@ -84,6 +84,11 @@ def keep_stage(source: str, by: str, output: str) -> dict[str, Any]:
     return {"stage": "hold", "op": "keep", "input": source, "by": by, "output": output}
 
 
+def first_stage(source: str, output: str) -> dict[str, Any]:
+    """Repeat the value of a track's or period's last draw."""
+    return {"stage": "hold", "op": "first", "input": source, "output": output}
+
+
 def is_held(stream: Mapping[str, Any] | None) -> bool:
     """Whether a draw lasts for a whole track or period."""
     return stream is not None and stream["hold"] in ("track", "period")
@@ -120,7 +125,9 @@ def pictured(
     if copies > 1:
         tables["donors"], row = donors_within(codes, copies), "donor"
         if is_held(stream) or in_bouts(stream):
-            donor_stages = [draw_stage(code, "donors", "donor_drawn"), keep_stage("donor_drawn", code, row)]
+            of_first = any(stage.get("op") == "first" for stage in stages)
+            hold = first_stage("donor_drawn", row) if of_first else keep_stage("donor_drawn", code, row)
+            donor_stages = [draw_stage(code, "donors", "donor_drawn"), hold]
         else:
             donor_stages = [draw_stage(code, "donors", row)]
         stages = [*stages, *donor_stages]
@@ -152,10 +159,16 @@ FLAT = 0.5  # of the range: the picture that is sent before a track has voted
 
 
 def stream(hold: str, acknowledge: str = "") -> dict[str, Any] | None:
-    """The manifest's ``stream`` of a ``hold``: "none", "track:VOTES", "period:SECONDSs", "bout:GAP" or "frame"."""
+    """The manifest's ``stream`` of a ``hold``: "none", "track:VOTES", "period:SECONDSs", "bout:GAP", "frame", or
+    "first:DRAWS" of a track, "first:DRAWS/SECONDSs" of a period."""
     kind, _, number = hold.partition(":")
     if kind == "none":
         return None
+    if kind == "first":
+        draws, _, seconds = number.partition("/")
+        several = {"draws": int(draws)} if int(draws) > 1 else {}
+        whole = stream(f"period:{seconds}" if seconds else "track:1", acknowledge)
+        return {**whole, **several} if whole else None
     votes = int(number) if kind == "track" else None
     period_s = int(number.removesuffix("s")) if kind == "period" else None
     of_bout = {"gap": int(number)} if kind == "bout" else {}

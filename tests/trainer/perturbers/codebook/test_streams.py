@@ -10,6 +10,7 @@ import tomllib
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.manifest import parse
+from edgeveil.edge_runtime.manifest.stream_bound import NONE, ONE_FRAME, stream_bound
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline, load_pipeline
 from edgeveil.edge_runtime.stages.random_draws import Channel
 from edgeveil.trainer.audit.subject import Bottleneck, bottleneck
@@ -99,16 +100,41 @@ def test_a_held_codebook_ships_and_holds_on_the_interpreter(tmp_path):
     assert len({frame.data.tobytes() for frame in out[4:]}) <= 2
 
 
-def test_a_class_keeps_the_code_of_its_first_frame_for_a_bout():
-    """One frame of another class between ends nothing, two do."""
-    recipe = Recipe.check(changed(hold="bout:2", acknowledge="code-per-bout leaks", codes=2))
+def followed(pictures=4, **changes):
+    """A codebook whose class and code are in the first two and in the last two values of a reading."""
+    recipe = Recipe.check(changed(codes=2, **changes))
     u = keras.Input((4,), name="u")
     heads = keras.layers.Dense(2, name="label_logits")(u), keras.layers.Dense(4, name="code_logits")(u)
     encoder = keras.Model(u, heads)
     encoder.set_weights([np.eye(4)[:, :2], np.zeros(2), np.eye(4)[:, [2, 3, 2, 3]], np.zeros(4)])
     spec = InputSpec("vector", (4,), "float32", (0.0,) * 4, (1.0,) * 4)
     data = Dataset("made", np.zeros((1, 4)), *np.zeros((2, 1), int), "ab", "wx", np.ones((2, 2)) / 2, spec, None)
-    fitted = assemble_codebook(data, encoder, np.eye(4, dtype=np.float32), recipe.perturber)
+    drawn = np.random.default_rng(0).random((pictures, 4), np.float32)
+    return assemble_codebook(data, encoder, drawn, recipe.perturber)
+
+
+@pytest.mark.parametrize(("hold", "draws"), [("first:1", 1), ("first:3", 3), ("first:3/600s", 3)])
+def test_after_so_many_codes_of_a_track_the_last_is_sent_with_its_class_and_picture(hold, draws):
+    acknowledge = {"acknowledge": "code-per-frame leaks"} if draws > 1 else {}
+    fitted = followed(pictures=16, hold=hold, **acknowledge)
+    assert fitted.stream.get("draws", 1) == draws
+    assert bottleneck(fitted.description(), fitted.tables) == Bottleneck("code", "code_held", None, 4, False, True)
+    assert [one["op"] for one in fitted.stages if one["stage"] == "hold"] == ["first"] * 3  # others keep to no limit
+    kind = ONE_FRAME if draws == 1 else NONE
+    assert stream_bound({**fitted.description(), "stream": fitted.stream}).kind == kind
+    pipeline = Pipeline(parse(fitted.description()), tables=dict(fitted.tables), runners=fitted.runners())
+    shown = np.eye(4, dtype=np.float32)
+    frames = [RawFrame(shown[y] + shown[2 + c], 0, track=1) for y, c in ((0, 0), (1, 1), (0, 1), (1, 0), (0, 0))]
+    out = pipeline.perturb_batch(frames)
+    codes = [0, 3, 1]
+    assert [int(one.outputs["code"]) for one in out] == [*codes[:draws], *codes[draws - 1 : draws] * (5 - draws)]
+    assert all(int(one.outputs["label"]) == int(one.outputs["code"]) // 2 for one in out)
+    assert len({one.data.tobytes() for one in out[draws - 1 :]}) == 1  # the donor, too
+
+
+def test_a_class_keeps_the_code_of_its_first_frame_for_a_bout():
+    """One frame of another class between ends nothing, two do."""
+    fitted = followed(hold="bout:2", acknowledge="code-per-bout leaks")
     assert fitted.stream["gap"] == 2
     assert bottleneck(fitted.description(), fitted.tables) == Bottleneck("code", "code_held", None, 4, False, True)
     pipeline = Pipeline(parse(fitted.description()), tables=dict(fitted.tables), runners=fitted.runners())
@@ -140,7 +166,12 @@ def test_a_code_for_every_frame_has_to_be_acknowledged_and_is_repeated():
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"hold": "track:7", "acknowledge": "code-per-frame leaks"}, '"frame" or "bout:4" with `acknowledge`'),
+        ({"hold": "track:7", "acknowledge": "code-per-frame leaks"}, '"bout:4" or "first:4" with `acknowledge`'),
+        ({"hold": "first:1", "acknowledge": "code-per-frame leaks"}, '"bout:4" or "first:4" with `acknowledge`'),
+        ({"hold": "first:10"}, 'several with acknowledge = "code-per-frame leaks"'),
+        ({"hold": "first:2/60s", "acknowledge": "code-per-bout leaks"}, 'acknowledge = "code-per-frame leaks"'),
+        ({"hold": "first:0"}, "first:0"),
+        ({"hold": "first:4/600"}, "first:4/600"),
         ({"hold": "bout:4"}, 'acknowledge = "code-per-bout leaks"'),
         ({"hold": "bout:4", "acknowledge": "code-per-frame leaks"}, 'acknowledge = "code-per-bout leaks"'),
         ({"hold": "frame", "acknowledge": "code-per-bout leaks"}, 'acknowledge = "code-per-frame leaks"'),
