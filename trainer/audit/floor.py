@@ -79,7 +79,7 @@ def examine(
             rng=np.random.default_rng([seed, 10]),
         )
     of_y = readers.read(dataset, released, labels or {}, classifiers["target"], budget, seed)
-    return Audited(measured(of_y[0]), of_z, most, apart, of_y)
+    return Audited(measured(of_y[0]), of_z, most, apart, of_y, ran.kept)
 
 
 def _attributes(dataset: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:
@@ -177,7 +177,7 @@ class Floor:
             about = dataset, sent.released, self.classifiers, fewer, self.seed
             audited = examine(*about, families=families, labels=sent.labels)
             what = other_attributes.section(
-                dataset, sent.released, fewer, self.seed, of_z=audited.most_bits, of=LABEL_ONLY
+                dataset, sent.released, fewer, self.seed, of_z=audited.attacks, of=LABEL_ONLY
             )
             raw_rates(dataset, self.classifiers)  # the audit will ask for them
             self.folder.mkdir(parents=True, exist_ok=True)
