@@ -346,7 +346,8 @@ def _upper_end(part: Mapping[str, Any]) -> float:
     """By how much attacks may beat chance, as a share; all of it where the audit knows no upper end."""
     verdict = part["verdict"]
     if verdict is None:
-        return max(float(one["interval"][1] - one["null"]) for one in [best_attack(part)] + hidden(part))
+        best = best_attack(part)
+        return float(best["interval"][1] - best["null"])
     ends = [verdict["upper"][name] for name in ("points", "balanced") if name in verdict["upper"]]
     return 1.0 if None in ends else max(ends) / 100.0
 

@@ -66,7 +66,8 @@ def hidden(dataset: Dataset, attacks: Sequence[Scored], alone: Mapping[str, Scor
     joint, on_z = dataset.joint.get("z"), [Answers.of_attack(one) for one in attacks if one.row.kind == "adaptive"]
     found: list[Finding] = []
     for name, classes in joint if joint is not None and on_z else ():
-        tried = [one.about(classes) for one in on_z] + [Answers.of_attack(alone[name])] * (name in alone)
+        tried = [one.about(classes) for one in on_z]
+        tried += [Answers.of_attack(alone[name])] if name in alone else []
         counted = prior(dataset) @ classes
         found.append(_right(name, HIDDEN, tried, dataset.theta @ classes, counted))
         most = max(tried, key=lambda one: one.bits("choose", counted).estimate)

@@ -55,7 +55,7 @@ def read(
     ``labels`` are the labels sent, by the output's name, (n,) each; ``target`` is D_y. A quick audit trains readers
     only where neither a label nor D_y reads nearly all rows.
     """
-    question = _question(dataset, released, budget, seed)
+    question = question_of_y(dataset, released, budget, seed)
     whole, place = question.whole, np.empty(len(dataset.y), np.int64)
     place[dataset.slices.rows()] = np.arange(len(released))
 
@@ -93,7 +93,7 @@ def best(found: Sequence[Finding]) -> Finding:
     return max(found, key=lambda one: cast(float, one.chosen_by))
 
 
-def _question(dataset: Dataset, released: Released, budget: Budget, seed: int) -> Question:
+def question_of_y(dataset: Dataset, released: Released, budget: Budget, seed: int) -> Question:
     """What is y, asked as adversaries are asked about z, with nothing known; of those that learn on all rows."""
     nothing, learn = np.zeros_like(dataset.y), to_learn(dataset)
     counted = counted_prior(nothing[learn], dataset.y[learn], (1, len(dataset.y_names)))

@@ -94,10 +94,10 @@ def test_several_targets_cost_the_sum_of_each_ones_cross_entropy():
 
 
 def test_a_step_has_the_sum_of_several_targets():
-    nets, (u, y) = networks(), batch()
+    section, (u, y) = SECTION.model_copy(update={"learning_rate": 1e-9}), batch()
+    nets = prgan.build(SPEC, section, table1_wifi(4, 2), table1_wifi(4, 3), seed=0)
     joint = Joint(("a", "b"), (("x", "y"), ("x", "y")), np.array([[0, 0], [1, 1]]))  # the same target twice
-    one = prgan.training_step(nets, THETA, SECTION)(u, y)
-    two = prgan.training_step(networks(), THETA, SECTION, joint)(u, y)
+    one, two = (prgan.training_step(nets, THETA, section, given)(u, y) for given in (None, joint))
     assert float(two["loss_target"]) == pytest.approx(2 * float(one["loss_target"]), rel=1e-4)
 
 
