@@ -85,8 +85,10 @@ def examine(
 def _attributes(dataset: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:
     """What is known of some rows besides y and z, by name: numbers, and names of classes where these are few."""
     by_name = {name: values[rows] for name, values in dataset.attributes.items()}
+    unnamed = dataset.joint["z"].names if "z" in dataset.joint else ()  # classes of z stay unnamed
     for name, one in dataset.known.items():
-        if len(one.names) <= MOST_CLASSES and not any(np.array_equal(one.values, of) for of in (dataset.y, dataset.z)):
+        is_label = any(np.array_equal(one.values, of) for of in (dataset.y, dataset.z))
+        if len(one.names) <= MOST_CLASSES and not is_label and name not in unnamed:
             by_name[name] = np.array(one.names)[one.values[rows]]
     return by_name
 

@@ -9,7 +9,7 @@ from edgeveil.edge_runtime.bundle.audit_figures import HIDDEN, KEPT
 from edgeveil.trainer.attacks.problem import BUDGETS, Released
 from edgeveil.trainer.attacks.rows import question_of
 from edgeveil.trainer.attacks.run_all import run
-from edgeveil.trainer.audit import attributes, readers
+from edgeveil.trainer.audit import attributes, floor, readers
 from edgeveil.trainer.audit.sections.other_attributes import COUNTING, section
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Known, Slices
 from edgeveil.trainer.datasets.joint import joint_of
@@ -46,6 +46,10 @@ def read_of(dataset: Dataset, x: np.ndarray) -> dict:
     released = sent(dataset, x)
     attacks = run(question_of(dataset, released, QUICK, {"sensitive": None}, seed=0), families=COUNTING).kept
     found = section(dataset, released, QUICK, 0, of_z=attacks)
+    if dataset.joint:
+        assert "person-" not in str(found)  # classes of z are not named, and no other label is the worst
+        assert "mood-" not in str(found)
+        assert not any(one.more.get("worst") for one in found)
     return {(one.question, one.figure): one for one in found if one.kind == HIDDEN}
 
 
@@ -61,6 +65,12 @@ def test_the_attribute_that_leaks_is_read_and_the_other_is_not():
     assert person.null == pytest.approx(1 / 3, abs=0.06)
     assert abs(found["person", "bits-counted"].value) < 0.05
     assert all(one.rows == len(dataset.slices.test) for one in found.values() if one.figure == "right")
+
+
+def test_no_part_of_the_rows_is_named_by_a_class_of_z():
+    dataset = made()
+    assert list(floor._attributes(dataset, dataset.slices.test)) == ["count", "side"]
+    assert "mood" in floor._attributes(replace(dataset, joint={}), dataset.slices.test)
 
 
 def test_nothing_is_said_of_attributes_where_z_is_one():

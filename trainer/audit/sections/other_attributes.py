@@ -6,7 +6,7 @@ A perturber hides what it was told to hide. Its neighbours it may publish: a cod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -201,7 +201,8 @@ def section(
     attacked, skipped = _attacked(labels, most, prior(dataset), prior_of, pose, budget, seed)
     whole = {name: one.names for name, one in dataset.known.items()}  # of others rare classes are one
     alone = {one.label.name: one.attack for one in attacked[1:] if one.label.names == whole.get(one.label.name)}
-    findings = [*_findings(attacked, skipped, seed), *attributes.hidden(dataset, of_z, alone)]
+    of_each = attributes.hidden(dataset, of_z, alone)
+    findings = [*_findings(attacked, skipped, seed, parts={one.question for one in of_each}), *of_each]
     return [replace(one, of=of) for one in findings]
 
 
@@ -253,12 +254,16 @@ def _attacked(
     return attacked, skipped
 
 
-def _findings(attacked: list[_Found], skipped: list[tuple[str, str]], seed: int) -> list[Finding]:
+def _findings(
+    attacked: list[_Found], skipped: list[tuple[str, str]], seed: int, *, parts: Collection[str] = ()
+) -> list[Finding]:
+    """What the attacks found; ``parts`` are the attributes of a joint z, whose classes are not named either."""
     rng = np.random.default_rng([seed, 11])
     answers = {(place, kind): answer for place, one in enumerate(attacked) for kind, answer in _answers(one, rng)}
     tested = [key for key, answer in answers.items() if answer.p is not None]
     p = dict(zip(tested, holm([answers[key].p or 0.0 for key in tested]), strict=True))
-    neighbours = [key for key in answers if key[0] > 0]
+    others = [place > 0 and one.label.name not in parts for place, one in enumerate(attacked)]
+    neighbours = [key for key in answers if others[key[0]]]
     # A threshold is one of the groupings too, and the name that a reader knows it by.
     most = max(neighbours, key=lambda key: (round(answers[key].chosen_by, 3), key[1] == THRESHOLD), default=None)
     rows: list[Finding] = []
@@ -268,7 +273,7 @@ def _findings(attacked: list[_Found], skipped: list[tuple[str, str]], seed: int)
             answer = answers.get((place, kind))
             if answer is not None:
                 known = p.get((place, kind))
-                rows += _of_side(one, kind, answer, known, named=place > 0, worst=(place, kind) == most)
+                rows += _of_side(one, kind, answer, known, named=others[place], worst=(place, kind) == most)
     return [*rows, *(Finding(name, "", not_run=reason, more={"kind": "label"}) for name, reason in skipped)]
 
 
