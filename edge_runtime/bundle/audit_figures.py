@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 LEAKS, BOUNDED, NOTHING_FOUND, CANNOT_TELL = "leaks", "bounded", "nothing found", "cannot tell"
 SENT, LABEL_ONLY, RAW, DONOR = "sent", "label-only", "raw", "donor"  # whose output a finding is about
 ATTACKS = ("adaptive", "fixed", "transfer")  # the kinds of finding that are attacks
+KEPT, HIDDEN = "kept attribute", "hidden attribute"  # and those about one attribute of a joint y, of a joint z
 MOST = 1e15  # of any number
 
 Figure = NamedTuple("Figure", [("low", float), ("high", float), ("form", str), ("words", str)])
@@ -63,10 +64,19 @@ def kept(part: Mapping[str, Any], of: str = SENT) -> Dict[str, Any]:
     return max(readers(part, of), key=lambda one: -1.0 if one.get("chosen_by") is None else one["chosen_by"])
 
 
+def hidden(part: Mapping[str, Any], of: str = SENT) -> List[Dict[str, Any]]:
+    """How often the best attack reads each attribute of a joint z right; none where z is one attribute."""
+    found = [one for one in part["findings"] if of_whom(one) == of and kind_of(one) == HIDDEN]
+    return [one for one in found if one.get("figure") == "right"]
+
+
 def upper_ends(part: Mapping[str, Any], of: str = SENT) -> Dict[str, Optional[float]]:
-    """By how much attacks may beat chance, in points and in bits, by their upper ends; None where one has none."""
+    """By how much attacks may beat chance, in points and in bits, by their upper ends; None where one has none.
+
+    Points are also those of the attacks on each attribute of a joint z; bits about it are at most those about z.
+    """
     ends: Dict[str, List[Optional[float]]] = {"points": [], "bits": [], "balanced": []}
-    for one in attacks(part, of):
+    for one in attacks(part, of) + hidden(part, of):
         high, null = one.get("interval", (None, None))[1], one.get("null")
         if one["figure"] == "bits-counted":
             ends["bits"].append(high)
@@ -83,9 +93,11 @@ def bounds(part: Mapping[str, Any]) -> Dict[str, float]:
     """By how much any attack may beat chance, whatever it does, as ``upper_ends``: of what is sent, by its bounds on z.
 
     A factor F on every chance of z given y bounds all three: right at most F times the guess, and log2 F bits. A loss
-    epsilon is a factor of e to the epsilon.
+    epsilon is a factor of e to the epsilon. Points hold for each attribute of a joint z too: F bounds the chances of
+    each, and a bound on how often z itself is read does not.
     """
-    z, guess = part["data"]["sensitive"], max(chances(part).values())
+    z, of_attributes = part["data"]["sensitive"], [one.get("null") for one in hidden(part)]
+    guesses = [max(chances(part).values())] + of_attributes
     least: Dict[str, float] = {}
     for one in part["findings"]:
         if not one.get("bound") or one["question"] != z or of_whom(one) != SENT or one.get("value") is None:
@@ -94,15 +106,21 @@ def bounds(part: Mapping[str, Any]) -> Dict[str, float]:
         these = {}
         if figure in ("factor", "epsilon"):
             factor = value if figure == "factor" else math.exp(min(value, 50.0))
-            shares = (("points", guess), ("balanced", 0.5))
-            these = {name: 100 * (min(1.0, factor * base) - base) for name, base in shares}
+            shares = (("points", guesses), ("balanced", [0.5]))
+            these = {name: max(_points(factor, base) for base in of) for name, of in shares}
             these["bits"] = math.log2(factor)
-        elif figure == "right":
-            these = {"points": 100 * (value - guess)}
+        elif figure == "right" and not of_attributes:
+            these = {"points": 100 * (value - guesses[0])}
         elif figure in ("bits", "bits-counted"):
             these = {"bits": value}
         least.update({name: min(most, least.get(name, most)) for name, most in these.items()})
     return least
+
+
+def _points(factor: float, base: Optional[float]) -> float:
+    """By how many points a factor on every chance lets a guess be right more often; at most, where none is known."""
+    base = 1.0 / factor if base is None else base
+    return 100 * (min(1.0, factor * base) - base)
 
 
 def kind_of(finding: Mapping[str, Any]) -> str:

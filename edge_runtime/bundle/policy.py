@@ -12,7 +12,7 @@ import sys
 from typing import Any, Iterable, List, Mapping, NamedTuple, NoReturn, Optional, Tuple
 
 from edgeveil.edge_runtime import machine
-from edgeveil.edge_runtime.bundle.audit_figures import BOUNDED, LEAKS, NOTHING_FOUND, best_attack
+from edgeveil.edge_runtime.bundle.audit_figures import BOUNDED, LEAKS, NOTHING_FOUND, best_attack, hidden
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.manifest import outlets
@@ -193,9 +193,9 @@ class Policy(object):
             if problem:
                 _refuse(problem)
         for demand in self.demands:
-            hidden = manifest.perturber.sensitive
-            if hidden != demand.sensitive:
-                actual = "hides {}".format(ascii(hidden)) if hidden else "hides nothing"
+            hides = manifest.perturber.sensitive
+            if not manifest.perturber.hides(demand.sensitive):
+                actual = "hides {}".format(ascii(hides)) if hides else "hides nothing"
                 _refuse("it must hide {}, and {}".format(ascii(demand.sensitive), actual))
             if not demand.audited:
                 continue
@@ -324,6 +324,12 @@ def _problem(
             ascii(demand.sensitive), artefact, device
         )
     # Where an artefact was audited twice, the worse of the two counts.
+    # Of several attributes each has its figure in an audit.
+    by_itself = [any(one["question"] == demand.sensitive for one in hidden(part)) for part in parts]
+    if demand.sensitive != manifest.perturber.sensitive and not all(by_itself):
+        return "{} must be audited by itself, and an audit of {} has no figure of it".format(
+            ascii(demand.sensitive), artefact
+        )
     for part in parts if demand.verdict is not None else ():
         word = "none" if part["verdict"] is None else part["verdict"]["word"]
         if word not in _VERDICTS[str(demand.verdict)]:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 
 Bound = Any  # a number, a list with one for each feature, or None: no range
+AND = " and "  # between the names of attributes that are kept, or hidden, together; no such name has a space
+MOST_CLASSES = 4096  # of y
 
 
 class PerturberFacts(NamedTuple):
@@ -22,6 +24,10 @@ class PerturberFacts(NamedTuple):
     target: str = ""
     sensitive: str = ""
     target_classes: Sequence[str] = ()
+
+    def hides(self, attribute: str) -> bool:
+        """Whether that attribute is what it hides, or one of several that it hides jointly."""
+        return attribute == self.sensitive or attribute in self.sensitive.split(AND)
 
 
 class Sampling(NamedTuple):

@@ -14,7 +14,7 @@ from edgeveil.edge_runtime.manifest import columns
 from edgeveil.edge_runtime.manifest.capture import CAPTURE, SERIES, pipeline_sha256, series_problems
 from edgeveil.edge_runtime.manifest.dataflow import COMPILED, DTYPES, KEY, Dataflow, compiled_problems
 from edgeveil.edge_runtime.manifest.detector import MAX_BUNDLE_BYTES, MAX_MEMBERS, checked_name, detector_field
-from edgeveil.edge_runtime.manifest.manifest import SENSORS, Manifest, parse
+from edgeveil.edge_runtime.manifest.manifest import MOST_CLASSES, SENSORS, Manifest, parse
 from edgeveil.edge_runtime.util import validate as field
 from edgeveil.edge_runtime.util.validate import Field, Problem, Table
 
@@ -283,7 +283,7 @@ _PERTURBER: Table = {
     "substituted": field.truth(),
     "target": field.text(),
     "sensitive": field.text(),
-    "target_classes": field.each(field.text(), 0, 4096),
+    "target_classes": field.each(field.text(), 0, MOST_CLASSES),
 }
 _PROVENANCE: Table = {
     "edgeveil": field.text(),

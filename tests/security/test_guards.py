@@ -8,7 +8,7 @@ from scripts import record
 from scripts.measure import guards
 
 LATER = {f"2026-11-26/{number}" for number in range(1, 20)} | {f"2026-11-27/{number}" for number in range(1, 4)}
-FINDINGS = {*map(str, range(1, 20)), "hardening", "promise", "settings", "aim", "own-networks", *LATER}
+FINDINGS = {*map(str, range(1, 20)), "hardening", "promise", "settings", "aim", "own-networks", "attributes", *LATER}
 TABLE = guards.read_guards()
 
 

@@ -42,7 +42,10 @@ def _own(rng: np.random.Generator) -> None:
     x = rng.normal(size=(len(y), 6)).astype(np.float32)
     x[:, 0] += 4 * y
     x[:, 1] += 4 * z
-    np.savez("mine.npz", x=x, y=np.array(["sit", "walk"])[y], z=z, subject=subject)
+    side = np.arange(len(y)) // 2 % 2
+    x[:, 2] += 4 * side
+    label = np.array(["left", "right"])[side]
+    np.savez("mine.npz", x=x, y=np.array(["sit", "walk"])[y], z=z, subject=subject, label_side=label)
     np.savez("rows.npz", x=x[:64])
     np.savetxt("rows.csv", x[:8], delimiter=",")
     with Path("mine.csv").open("w", newline="") as file:

@@ -287,12 +287,17 @@ class Ran(NamedTuple):
 
     @property
     def most_bits(self) -> Scored | None:
-        """The adaptive attack with most bits on validation; None where none is adaptive."""
-        adaptive = [one for one in self.kept if one.row.kind == "adaptive"]
-        if not adaptive:
-            return None
-        most = most_bits([one.row for one in adaptive])
-        return next(one for one in adaptive if one.row is most)
+        """As ``of_most_bits``."""
+        return of_most_bits(self.kept)
+
+
+def of_most_bits(attacks: Sequence[Scored]) -> Scored | None:
+    """The adaptive attack with most bits on validation; None where none is adaptive."""
+    adaptive = [one for one in attacks if one.row.kind == "adaptive"]
+    if not adaptive:
+        return None
+    most = most_bits([one.row for one in adaptive])
+    return next(one for one in adaptive if one.row is most)
 
 
 def run(

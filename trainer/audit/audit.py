@@ -126,7 +126,7 @@ def audit(
         if others is not None:
             others.meanwhile += _not_last(about, answers)
         audited = examine(dataset, perturbed.released, classifiers, tries, seed, done, labels=perturbed.labels)
-        what = other_attributes.section(dataset, perturbed.released, tries, seed, of_z=audited.most_bits)
+        what = other_attributes.section(dataset, perturbed.released, tries, seed, of_z=audited.attacks)
         advance()
         if floor_is_there is not None:
             advance.begin("label-only")

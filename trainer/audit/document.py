@@ -47,8 +47,9 @@ NOT_COVERED = (
 class Audited:
     """One perturber under attack: how well it keeps y, and what was found about z.
 
-    ``most_bits`` is the attack with most bits on validation, ``parts`` are the rows on which it was tested apart.
-    ``readers`` are those of y, the best first; ``target`` is the best one's figure.
+    ``attacks`` are all on z, ``most_bits`` is that with most bits on validation, and ``parts`` are the rows on which it
+    was tested apart. ``readers`` are those of y, the best first, then those of each attribute of a joint y; ``target``
+    is the best one's figure.
     """
 
     target: Interval
@@ -56,10 +57,11 @@ class Audited:
     most_bits: Scored | None = None
     parts: Sequence[Part] = ()
     readers: Sequence[Finding] = ()
+    attacks: Sequence[Scored] = ()
 
     def findings(self, y: str, z: str, *, of: str = SENT) -> list[Finding]:
         """As findings about ``of``; ``y`` and ``z`` are names."""
-        of_readers = [replace(one, question=y, of=of) for one in self.readers]
+        of_readers = [replace(one, question=y if one.kind == "reader" else one.question, of=of) for one in self.readers]
         of_readers = of_readers or [Finding.measured(y, FIXED, "right", self.target, of=of, more={"kind": "reader"})]
         return [*of_readers, *attacked(self.found, z, self.parts, of=of)]
 

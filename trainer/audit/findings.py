@@ -36,7 +36,8 @@ class Finding:
     value is an upper bound under the assumptions in ``text``, else it is what an attack or a reader reached.
     ``not_run`` is why there is no figure, and what it would need. ``more`` are further facts, as JSON: ``kind`` is what
     kind of finding it is (adaptive, fixed and transfer attacks; reader, guess, test, counting, part, curve, label,
-    side, probe, or the section that made it), ``about`` what tells findings of one kind and name from each other.
+    side, probe, kept or hidden attribute, or the section that made it), ``about`` what tells findings of one kind and
+    name from each other.
     """
 
     question: str

@@ -79,14 +79,16 @@ def examine(
             rng=np.random.default_rng([seed, 10]),
         )
     of_y = readers.read(dataset, released, labels or {}, classifiers["target"], budget, seed)
-    return Audited(measured(of_y[0]), of_z, most, apart, of_y)
+    return Audited(measured(of_y[0]), of_z, most, apart, of_y, ran.kept)
 
 
 def _attributes(dataset: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:
     """What is known of some rows besides y and z, by name: numbers, and names of classes where these are few."""
     by_name = {name: values[rows] for name, values in dataset.attributes.items()}
+    unnamed = dataset.joint["z"].names if "z" in dataset.joint else ()  # classes of z stay unnamed
     for name, one in dataset.known.items():
-        if len(one.names) <= MOST_CLASSES and not any(np.array_equal(one.values, of) for of in (dataset.y, dataset.z)):
+        is_label = any(np.array_equal(one.values, of) for of in (dataset.y, dataset.z))
+        if len(one.names) <= MOST_CLASSES and not is_label and name not in unnamed:
             by_name[name] = np.array(one.names)[one.values[rows]]
     return by_name
 
@@ -177,7 +179,7 @@ class Floor:
             about = dataset, sent.released, self.classifiers, fewer, self.seed
             audited = examine(*about, families=families, labels=sent.labels)
             what = other_attributes.section(
-                dataset, sent.released, fewer, self.seed, of_z=audited.most_bits, of=LABEL_ONLY
+                dataset, sent.released, fewer, self.seed, of_z=audited.attacks, of=LABEL_ONLY
             )
             raw_rates(dataset, self.classifiers)  # the audit will ask for them
             self.folder.mkdir(parents=True, exist_ok=True)

@@ -24,6 +24,7 @@ from edgeveil.trainer.attacks.problem import Budget, Released
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.rows import Question, question_of, to_learn
 from edgeveil.trainer.attacks.run_all import FEWEST_WRONG, run
+from edgeveil.trainer.audit.attributes import Answers, kept
 from edgeveil.trainer.audit.findings import FIXED, Finding
 from edgeveil.trainer.audit.sections.other_attributes import quicker
 from edgeveil.trainer.datasets.base import Dataset
@@ -48,12 +49,13 @@ CHEAP: tuple[Adversary, ...] = (ShrinkageLDA(), BatchNormMLP())  # of a quick au
 def read(
     dataset: Dataset, released: Released, labels: Mapping[str, np.ndarray], target: Any, budget: Budget, seed: int
 ) -> list[Finding]:
-    """Every reader of y, the best first, of what left for the rows of all slices of ``dataset``, in their order.
+    """Every reader of y, the best first, of what left for the rows of all slices of ``dataset``, in their order; then,
+    of a joint y, the best reader of each attribute.
 
     ``labels`` are the labels sent, by the output's name, (n,) each; ``target`` is D_y. A quick audit trains readers
     only where neither a label nor D_y reads nearly all rows.
     """
-    question = _question(dataset, released, budget, seed)
+    question = question_of_y(dataset, released, budget, seed)
     whole, place = question.whole, np.empty(len(dataset.y), np.int64)
     place[dataset.slices.rows()] = np.arange(len(released))
 
@@ -65,9 +67,12 @@ def read(
     parts = whole.choose, whole.test
     readings = {WHAT_IS_SENT.format(name): [label[place[part.row]] for part in parts] for name, label in labels.items()}
     readings[FIXED] = [logits(target, dataset.unit(part.x)).argmax(axis=1) for part in parts]
-    readers = []
+    readers, answers, classes = [], [], np.arange(len(dataset.y_names))
     for name, (choose, test) in readings.items():
         right = intervals.rate(test == whole.test.z, whole.test.cluster)
+        rows = {"choose": whole.choose, "test": whole.test}
+        p = {part: (read[:, None] == classes).astype(float) for part, read in (("choose", choose), ("test", test))}
+        answers.append(Answers(name, "clean" if name == FIXED else "", seed, rows, p))
         readers.append(finding(name, right, float(np.mean(choose == whole.choose.z)), "clean" if name == FIXED else ""))
     families: tuple[Adversary, ...] = (CodeCounts(),) if whole.few_values else READERS
     if not budget.every_family:
@@ -75,10 +80,12 @@ def read(
         families = () if nearly_all else families if whole.few_values else CHEAP
     for one in run(question, seed=seed, families=families).kept if families else ():
         row = one.row
+        answers.append(Answers.of_attack(one))
         right = Interval(row.accuracy, row.low, row.high)
         readers.append(finding(row.name, right, row.validation_accuracy, row.learned_on))
     chosen = best(readers)
-    return [chosen, *(one for one in readers if one is not chosen)]
+    of_attributes = kept(dataset.joint.get("y"), answers, whole.counted)
+    return [chosen, *(one for one in readers if one is not chosen), *of_attributes]
 
 
 def best(found: Sequence[Finding]) -> Finding:
@@ -86,7 +93,7 @@ def best(found: Sequence[Finding]) -> Finding:
     return max(found, key=lambda one: cast(float, one.chosen_by))
 
 
-def _question(dataset: Dataset, released: Released, budget: Budget, seed: int) -> Question:
+def question_of_y(dataset: Dataset, released: Released, budget: Budget, seed: int) -> Question:
     """What is y, asked as adversaries are asked about z, with nothing known; of those that learn on all rows."""
     nothing, learn = np.zeros_like(dataset.y), to_learn(dataset)
     counted = counted_prior(nothing[learn], dataset.y[learn], (1, len(dataset.y_names)))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS
+from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS, HIDDEN, KEPT
 from edgeveil.trainer.audit.findings import (
     DONOR,
     LABEL_ONLY,
@@ -92,7 +92,7 @@ def blocks(found: Iterable[Finding]) -> list[Block]:
         title = question if of == SENT else f"{question} ({OF[of]})"
         title += ": tests, parts and bounds" if not attacked and (of, question, True) in grouped else ""
         rows = tuple(grouped[of, question, attacked])
-        own = question not in hidden and any(row.kind == "reader" for row in rows)
+        own = question not in hidden and any(row.kind in ("reader", KEPT) for row in rows)
         tables.append(Block(title, of, attacked, rows, "commonest class" if own else "y alone"))
     return tables
 
@@ -207,7 +207,9 @@ def answers_in_words(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("kept_floor", "from label-only, which sends the predicted class alone"),
     )
     keeps += "".join(f", {shown[name]} {where}" for name, where in beside if name in shown)
-    beyond = [one for one in findings(document, SENT) if (one.name, one.figure) == ("x to x'", "correlation")]
+    sent = findings(document, SENT)
+    keeps += "".join(f"; {one.question} by itself {one.shown()}" for one in sent if one.kind == KEPT)
+    beyond = [one for one in sent if (one.name, one.figure) == ("x to x'", "correlation")]
     if beyond:
         names = ", ".join(f"{one.question} {one.value:.2f}" for one in beyond)
         keeps += f". Beyond {y}: {names} (correlation of x with x' within {y}; label-only keeps 0)"
@@ -215,7 +217,10 @@ def answers_in_words(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         f"The best attack found of {tried['attacks']} ({_learned(best(document))}) reads {z} right "
         f"{shown['attack']} of the time. A guess from {y} alone is right {shown['chance']}"
     )
-    for one in findings(document, SENT):
+    for one in sent:
+        if one.kind == HIDDEN and one.figure == "right":
+            leak += f"; {one.question} by itself {one.shown()}{_compared(one, f'{y} alone')}"
+    for one in sent:
         if one.figure == "auc" and one.more.get("worst") and one.more["read"]:
             leak += f". Of other labels, which the verdict is not about, the worst: {one.about}, AUC {one.shown()}"
     more = "" if needed is None else f": about {needed['more']:,} more {needed['unit']}"

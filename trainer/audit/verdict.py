@@ -19,6 +19,7 @@ from edgeveil.edge_runtime.bundle.audit_figures import (
     ATTACKS,
     BOUNDED,
     CANNOT_TELL,
+    HIDDEN,
     LEAKS,
     NOTHING_FOUND,
     bounds,
@@ -82,7 +83,9 @@ def judge(document: Mapping[str, Any], limits: Mapping[str, Any], *, of: str = S
     every, data = findings(document), document["data"]
     mine = [one for one in every if one.of == of and one.question == data["sensitive"]]
     rows = answers((one for one in mine if not one.not_run), *ATTACKS)
+    parts = [one for one in every if one.of == of and one.kind == HIDDEN and one.figure == "right"]
     leaks = [*_surely(rows, mine, limit, data.get("target", "y")), *recognises(rows, _chosen(rows, mine))]
+    leaks += _surely_of_attributes(parts, limit, data.get("target", "y"))
     gains = list(_gains(rows, mine))
     leaks += [one for one in gains if (one.finding.value or 0.0) > limit.bits]
     small = [one for one in gains if (one.finding.value or 0.0) <= limit.bits]
@@ -103,11 +106,11 @@ def judge(document: Mapping[str, Any], limits: Mapping[str, Any], *, of: str = S
         and all(one.bound and one.more.get("answers", 1) == 1 for one in streams)  # the bounds are of one release
     )
     word = LEAKS if leaks else BOUNDED if held else NOTHING_FOUND if fresh and below else CANNOT_TELL
-    needed = _needed(rows, limit, data) if word == CANNOT_TELL and fresh else None
+    needed = _needed(rows, parts, limit, data) if word == CANNOT_TELL and fresh else None
     if word == BOUNDED:
         shown = [_bounded(mine, data, bound["points"]), *tiny]
     else:
-        shown = leaks or [*_reached(rows, mine, word, upper, limit, fresh=fresh), *tiny]
+        shown = leaks or [*_reached(rows, parts, mine, word, upper, limit, fresh=fresh), *tiny]
     line = "; ".join(one.words.removesuffix(".") for one in shown[: 1 if leaks else None])
     if needed is not None:
         line += f"; about {needed['more']:,} more test {needed['unit']} would be needed, if figures stay as they are"
@@ -138,7 +141,31 @@ def words(document: Mapping[str, Any]) -> str:
     return f"{judgement['word']}: {judgement['line']}" if judgement["line"] else str(judgement["word"])
 
 
-def _figures(row: Answer) -> Iterator[tuple[str, Finding, float, float | None, float | None]]:
+Judged = tuple[str, Finding, float, float | None, float | None]
+
+
+def _all_figures(rows: Sequence[Answer], parts: Sequence[Finding]) -> Iterator[Judged]:
+    """What can be judged of every attack, and of ``parts``: how often each attribute of a joint z is read."""
+    for row in rows:
+        yield from _figures(row)
+    for one in parts:
+        yield from _figures(answers([one])[0])
+
+
+def _surely_of_attributes(parts: Sequence[Finding], limit: Limit, y: str) -> Iterator[_Shown]:
+    """The attribute of a joint z that is surely read too often, if one is: they share the error."""
+    widened = [
+        (estimate - wider(len(parts)) * (estimate - low), one)
+        for _, one, estimate, low, _ in _all_figures([], parts)
+        if low is not None
+    ]
+    least, one = max(widened, key=lambda pair: pair[0], default=(-np.inf, None))
+    if one is not None and least > limit.points:
+        words = _SURELY["points"].format(attack=one.name, z=one.question, y=y, low=least, allowed=limit.points)
+        yield _Shown(one, words)
+
+
+def _figures(row: Answer) -> Iterator[Judged]:
     """What can be judged of one attack, by the limit's names: estimate and ends over the null, points in percent."""
     for name, figure, size in (
         ("points", "right", 100.0),
@@ -249,6 +276,7 @@ def _bounded(mine: Sequence[Finding], data: Mapping[str, Any], points: float) ->
 
 def _reached(
     rows: Sequence[Answer],
+    parts: Sequence[Finding],
     mine: Sequence[Finding],
     word: str,
     upper: Mapping[str, float | None],
@@ -259,11 +287,10 @@ def _reached(
     """What no attack surely passed: the attacks that reach furthest, with what they may reach."""
     at = next(one for one in mine if one.kind == "guess") if not rows else rows[0].first
     furthest: dict[str, tuple[float, Finding]] = {}
-    for row in rows:
-        for name, one, estimate, _, high in _figures(row):
-            reach = estimate if high is None else high
-            if name not in furthest or reach > furthest[name][0]:
-                furthest[name] = reach, one
+    for name, one, estimate, _, high in _all_figures(rows, parts):
+        reach = estimate if high is None else high
+        if name not in furthest or reach > furthest[name][0]:
+            furthest[name] = reach, one
     up_to = [_UP_TO[name].format(high) for name, high in upper.items() if high is not None]
     if word == NOTHING_FOUND:
         most = furthest["points"][1]
@@ -284,13 +311,15 @@ def _reached(
 _UP_TO = {"points": "{:.1f} points above y alone", "bits": "{:.3f} bits", "balanced": "{:.1f} points balanced"}
 
 
-def _needed(rows: Sequence[Answer], limit: Limit, data: Mapping[str, Any]) -> dict[str, Any] | None:
+def _needed(
+    rows: Sequence[Answer], parts: Sequence[Finding], limit: Limit, data: Mapping[str, Any]
+) -> dict[str, Any] | None:
     """Test rows or units with which every figure would lie on one side of its limit, estimates being what they are.
 
     An interval shrinks with the root of their number. An estimate very close to its limit counts as a tenth of the
     limit away from it, or no number would do. None where it cannot be known.
     """
-    figures = [one for row in rows for one in _figures(row)]
+    figures = list(_all_figures(rows, parts))
     if "rows" not in data or any(low is None or high is None for _, _, _, low, high in figures):
         return None
     others = wider(len(rows))

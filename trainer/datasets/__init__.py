@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets import prior, slicing
-from edgeveil.trainer.datasets.base import Dataset, Known, Sampling, Slices, units_of
+from edgeveil.trainer.datasets import joint, prior, slicing
+from edgeveil.trainer.datasets.base import Dataset, Sampling, Slices, units_of
 from edgeveil.trainer.datasets.columns import read_recordings, read_table
 from edgeveil.trainer.datasets.encoding import of_table
 from edgeveil.trainer.datasets.loaders import films, formats, image_folder, npz, recordings
@@ -30,7 +30,7 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
     NaN, wrong shapes, too few rows of a class, an impossible prior.
     """
     public = _public(recipe)
-    readings = _read(recipe)
+    readings, joint_classes = joint.joined(_read(recipe), recipe.data)
     cluster, cluster_kind = slicing.clusters(readings.z, subject=readings.subject, session=readings.session)
     units = None
     if recipe.private is not None:
@@ -40,14 +40,9 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
             subject=readings.subject,
             session=readings.session,
             kept_whole=cluster_kind,
-            people=readings.subject is not None or PERSON in (recipe.data.target, recipe.data.sensitive),
+            people=readings.subject is not None or PERSON in recipe.data.attributes,
             seed=recipe.seed,
         )
-    known = {
-        recipe.data.target: Known.from_values(readings.y, readings.y_names),
-        recipe.data.sensitive: Known.from_values(readings.z, readings.z_names),
-        **readings.known,
-    }
     if slices is None:
         rng = np.random.default_rng([recipe.seed, 0])
         if units is None:
@@ -71,6 +66,9 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
     training = slices.training()
     y, z = readings.y[training], readings.z[training]
     slicing.check_hidden(y, z)
+    if "z" in joint_classes:
+        for name in recipe.data.sensitives:
+            joint.refuse_told(name, readings.known[name].values[training], recipe.data.target, y)
     unbounded = recipe.perturber.unbounded
     if unbounded:
         readings = without_range(readings, homogeneous=recipe.data.homogeneous)
@@ -82,14 +80,22 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
         z=readings.z,
         y_names=readings.y_names,
         z_names=readings.z_names,
-        theta=prior.theta(recipe.prior, y, z, names=(readings.y_names, readings.z_names), public=units is not None),
+        theta=prior.theta(
+            recipe.prior,
+            y,
+            z,
+            names=(readings.y_names, readings.z_names),
+            public=units is not None,
+            joint=joint_classes.get("z"),
+        ),
         input=input_,
         slices=slices,
         cluster=cluster,
         cluster_kind=cluster_kind,
         attributes=readings.attributes,
-        known=known,
-        priced=prior.priced(recipe.data, known, slices=slices),
+        known=readings.known,
+        priced=prior.priced(recipe.data, readings.known, slices=slices),
+        joint=joint_classes,
         labels=readings.labels,
         consent=readings.consent,
         units=units,
@@ -109,7 +115,10 @@ def _read(recipe: Recipe) -> Readings:
     data = recipe.data
     if data.own is not None:
         return own(recipe, *data.own)
-    readings: Readings = SETS[data.source].load().read(data, recipe.capture)
+    names = {"target": data.targets[0], "sensitive": data.sensitives[0]}
+    others = [*(data.also_sensitive or ()), *(one for one in data.attributes if one not in names.values())]
+    one_each = data.model_copy(update={**names, "also_sensitive": others or None})
+    readings: Readings = SETS[data.source].load().read(one_each, recipe.capture)
     return readings
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -220,6 +220,23 @@ class Known:
 
 
 @dataclass(frozen=True)
+class Joint:
+    """Which class of each attribute a joint class is: ``of`` (joint classes, attributes) holds class numbers.
+
+    ``names`` are those of the attributes, ``classes`` the names of the classes of each.
+    """
+
+    names: tuple[str, ...]
+    classes: tuple[tuple[str, ...], ...]
+    of: np.ndarray
+
+    def __iter__(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Each attribute's name, and (joint classes, its classes) with a 1 at the class that a joint class is."""
+        for place, (name, classes) in enumerate(zip(self.names, self.classes, strict=True)):
+            yield name, np.eye(len(classes))[self.of[:, place]]
+
+
+@dataclass(frozen=True)
 class Dataset:
     """Samples x (N, ...), target y (N,) and sensitive z (N,) as class numbers, with what is known about them.
 
@@ -228,7 +245,7 @@ class Dataset:
     maximum entropy (eq. 3). ``cluster`` (N,) numbers the independent units (subject or session; None if every row
     is its own): intervals are taken over them. ``attributes`` are further properties by name, float64 (N,); ``known``
     are all labels that the data set has, by name, those of y and z among them. ``priced`` is what a perturber must hide
-    (priced.py); None: z alone.
+    (priced.py); None: z alone. ``joint`` has, by "y" and "z", what the classes of a label of several attributes are.
     ``consent`` (N,) says which sample may be shown in place of another (a donor); None if consent is not known.
     ``units`` are those that [private] guards; None without it. ``seed`` is that of the cuts within slices.
     ``homogeneous`` vectors end in a feature that is 1.
@@ -248,6 +265,7 @@ class Dataset:
     attributes: Mapping[str, np.ndarray] = field(default_factory=dict)
     known: Mapping[str, Known] = field(default_factory=dict)
     priced: Known | None = None
+    joint: Mapping[str, Joint] = field(default_factory=dict)
     labels: Labels | None = None
     consent: np.ndarray | None = None
     units: Units | None = None

@@ -19,6 +19,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.sources.text import SEP, separator
+from edgeveil.trainer.datasets.readings import FURTHER
 from edgeveil.trainer.recipe.data_section import SETS, Columns
 from edgeveil.trainer.recipe.messages import nearest
 
@@ -364,9 +365,16 @@ def _number(cell: str) -> float | None:
 
 
 def labels(table: Table, columns: Columns) -> dict[str, tuple[str, np.ndarray]]:
-    """Column and values (rows,) of each role that has one. Raises ``BadInput``."""
-    roles = ((role, getattr(columns, role)) for role in ("target", "sensitive", "subject", "session"))
-    return {role: (name, table.classes(name, f"data.columns.{role}")) for role, name in roles if name is not None}
+    """Column and values (rows,) of each role that has one; of a further label the role is ``FURTHER`` and its name.
+    Raises ``BadInput``."""
+    roles = _roles(columns, "target", "sensitive", "subject", "session")
+    return {role: (name, table.classes(name, f"data.columns.{role}")) for role, name in roles.items()}
+
+
+def _roles(columns: Columns, *named: str) -> dict[str, str]:
+    """The column of each role that has one: of those ``named``, and of further labels."""
+    roles = {role: getattr(columns, role) for role in named if getattr(columns, role) is not None}
+    return roles | {f"{FURTHER}{name}": column for name, column in (columns.also or {}).items()}
 
 
 # Recordings: a file each, with a time column and one for each channel; y and z are columns of every file, the same in
@@ -418,10 +426,8 @@ def read_recordings(
         for table in tables
     ]
     beside = None if labels is None else _by_file(read_table("csv", labels, columns.missing))
-    roles = ((role, getattr(columns, role)) for role in ("target", "sensitive", "subject"))
-    return recorded, {
-        role: [_label(role, column, table, beside) for table in tables] for role, column in roles if column is not None
-    }
+    roles = _roles(columns, "target", "sensitive", "subject")
+    return recorded, {role: [_label(role, name, table, beside) for table in tables] for role, name in roles.items()}
 
 
 def _numbers(table: Table, name: str, of: str) -> np.ndarray:

@@ -36,7 +36,7 @@ def of_table(table: Table, columns: Columns) -> Readings:
 
 def feature_columns(table: Table, columns: Columns) -> list[str]:
     """The columns that make x, in the file's order. Raises ``BadInput``."""
-    roles = {columns.target, columns.sensitive, columns.subject, columns.session}
+    roles = {columns.target, columns.sensitive, columns.subject, columns.session, *(columns.also or {}).values()}
     for name in columns.leave_out or ():
         table.column(name, "data.columns.leave_out")
     other = {nfc(name) for name in (*roles, *(columns.leave_out or ())) if name}

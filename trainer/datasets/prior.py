@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.base import Known, Slices
+from edgeveil.trainer.datasets.base import Joint, Known, Slices
+from edgeveil.trainer.datasets.joint import follows, joint_of, label_of, refuse_told
 from edgeveil.trainer.measures.enough import SLICE_ROWS
 from edgeveil.trainer.recipe.data_section import Data
 from edgeveil.trainer.recipe.training_sections import TablePrior, TrainingPrior
 
 # Probabilities are written in decimals: 1/3 three times over may miss 1 by this much.
 TOLERANCE = 1e-3
+ROUNDS, TINY = 200, 1e-300  # of iterative fitting; what no probability is below but 0
 
 
 def theta(
@@ -23,9 +25,10 @@ def theta(
     *,
     names: tuple[Sequence[str], Sequence[str]],
     public: bool = False,
+    joint: Joint | None = None,
 ) -> np.ndarray:
     """MED(z|y), (classes of y, classes of z), of a recipe's ``[prior]``; y, z (n,) are labels of the training rows.
-    ``public``: the labels have no say, so "uniform" is even over all z.
+    ``public``: the labels have no say, so "uniform" is even over all z. ``joint`` is that of z, of several attributes.
 
     Raises ``BadInput`` for a prior that is impossible, or that excludes a pair of the training rows.
     """
@@ -34,31 +37,35 @@ def theta(
         return med({}, y_names=names[0], z_names=names[1])
     if isinstance(prior, TrainingPrior):
         return (counted if prior.kind == "counted" else even_over_seen)(y, z, classes=classes)
-    completed = med(prior.table, y_names=names[0], z_names=names[1])
+    completed = med(prior.table, y_names=names[0], z_names=names[1], joint=joint)
     check_possible(completed, y, z, names=names)
     return completed
 
 
-def med(known: Mapping[str, Mapping[str, float]], *, y_names: Sequence[str], z_names: Sequence[str]) -> np.ndarray:
+def med(
+    known: Mapping[str, Mapping[str, float]],
+    *,
+    y_names: Sequence[str],
+    z_names: Sequence[str],
+    joint: Joint | None = None,
+) -> np.ndarray:
     """MED(z|y) of eq. (3), float64 (classes of y, classes of z), rows summing to 1.
 
     ``known`` is θ: class of y to class of z to P(z|y), as far as the public knows. What is left of 1 is spread evenly
-    over the z not named; a y not named gets all of Z evenly. Raises ``BadInput`` for an impossible prior.
+    over the z not named; a y not named gets all of Z evenly. Where z is ``joint``, θ may also have classes of one of
+    its attributes, each with its probability. Raises ``BadInput`` for an impossible prior.
     """
     unknown = [name for name in known if name not in y_names]
     if unknown:
         raise BadInput(f'The prior names the y "{unknown[0]}"; the classes of y are {_listed(y_names)}.')
+    if joint is not None:
+        return np.stack([_joint_row(y, known.get(y, {}), list(z_names), joint) for y in y_names])
     return np.stack([_row(y, known.get(y, {}), list(z_names)) for y in y_names])
 
 
 def _row(y: str, known: Mapping[str, float], z_names: list[str]) -> np.ndarray:
     for z, p in known.items():
-        if z not in z_names:
-            raise BadInput(f'The prior of y "{y}" names the z "{z}"; the classes of z are {_listed(z_names)}.')
-        if not 0 <= p <= 1:
-            raise BadInput(
-                f'The prior P({z}|{y}) must lie between 0 and 1; got {p:g}. Correct prior.table."{y}"."{z}".'
-            )
+        _check_share(y, z, p, z_names)
     total = sum(known.values())
     rest = [z for z in z_names if z not in known]
     if total > 1 + TOLERANCE:
@@ -71,6 +78,34 @@ def _row(y: str, known: Mapping[str, float], z_names: list[str]) -> np.ndarray:
     left = max(0.0, 1.0 - total) / len(rest) if rest else 0.0
     row = np.array([known.get(z, left) for z in z_names], np.float64)
     return row / row.sum()
+
+
+def _check_share(y: str, z: str, p: float, known: Sequence[str]) -> None:
+    if z not in known:
+        raise BadInput(f'The prior of y "{y}" names the z "{z}"; the classes of z are {_listed(known)}.')
+    if not 0 <= p <= 1:
+        raise BadInput(f'The prior P({z}|{y}) must lie between 0 and 1; got {p:g}. Correct prior.table."{y}"."{z}".')
+
+
+def _joint_row(y: str, known: Mapping[str, float], z_names: list[str], joint: Joint) -> np.ndarray:
+    """The distribution of most entropy under what is known of joint classes and of classes of one attribute, by
+    iterative proportional fitting from an even one."""
+    sets = {name: np.arange(len(z_names)) == number for number, name in enumerate(z_names)}
+    of_attributes = [one for classes in joint.classes for one in classes]
+    for (_, classes), names in zip(joint, joint.classes, strict=True):
+        sets |= {name: classes[:, k] > 0 for k, name in enumerate(names) if of_attributes.count(name) == 1}
+    for z, value in known.items():
+        _check_share(y, z, value, [*sets])
+    p = np.full(len(z_names), 1 / len(z_names))
+    for _ in range(ROUNDS):
+        for z, value in known.items():
+            for inside, share in ((sets[z], value), (~sets[z], 1 - value)):
+                p[inside] *= share / max(p[inside].sum(), TINY)
+    wrong = [z for z, value in known.items() if not abs(p[sets[z]].sum() - value) <= TOLERANCE]
+    if wrong or not abs(p.sum() - 1) <= TOLERANCE:
+        shares = ", ".join(f"P({z}) = {value:g}" for z, value in known.items())
+        raise BadInput(f'The prior of y "{y}" cannot hold as a whole ({shares}): correct [prior.table."{y}"].')
+    return p / p.sum()
 
 
 def counted(y: np.ndarray, z: np.ndarray, *, classes: tuple[int, int]) -> np.ndarray:
@@ -126,19 +161,15 @@ def priced(data: Data, known: Mapping[str, Known], *, slices: Slices) -> Known |
     training = slices.training()
     chosen = []
     for name in dict.fromkeys([data.sensitive, *(data.also_sensitive or [])]):
-        if name not in known:
-            raise BadInput(f'`data.sensitive`: there is no label "{name}" in these data; there are {_list(known)}.')
-        if name != data.sensitive and follows(known[name].values[training], known[data.target].values[training]):
-            raise BadInput(
-                f'`data.sensitive`: "{name}" follows from the target "{data.target}", so every receiver has it, and '
-                "nothing can hide it: leave it out."
-            )
+        label = label_of(known, name, "sensitive")
+        if name != data.sensitive:
+            refuse_told(name, label.values[training], data.target, known[data.target].values[training])
         chosen.append(name if data.family is None else finest(name, known))
         if data.family == "thresholds" and not known[chosen[-1]].ordered:
             raise BadInput(
                 f'`data.family`: "thresholds" are of labels with an order, and "{chosen[-1]}" has none: take "finest".'
             )
-    joint = _joint([known[name] for name in dict.fromkeys(chosen)])
+    joint, _ = joint_of({name: known[name] for name in dict.fromkeys(chosen)})
     if data.family in ("groupings", "thresholds") and len(joint.names) == 2:
         raise BadInput(
             f'`data.family`: "{data.sensitive}" has two classes and no label in these data is finer, so it has no '
@@ -159,20 +190,3 @@ def finest(name: str, known: Mapping[str, Known]) -> str:
     """The label of most classes that tells ``name``: each of its classes comes with one class of ``name``."""
     tells = [one for one in known if follows(known[name].values, known[one].values)]
     return max(tells, key=lambda one: (len(np.unique(known[one].values)), one == name))
-
-
-def follows(coarse: np.ndarray, fine: np.ndarray) -> bool:
-    """Whether class numbers ``coarse`` (n,) are a function of ``fine`` (n,)."""
-    return np.unique(np.stack([fine, coarse]), axis=1).shape[1] == len(np.unique(fine))
-
-
-def _joint(labels: list[Known]) -> Known:
-    if len(labels) == 1:
-        return labels[0]
-    classes, values = np.unique(np.stack([label.values for label in labels]), axis=1, return_inverse=True)
-    names = (" and ".join(label.names[k] for label, k in zip(labels, one, strict=True)) for one in classes.T)
-    return Known(values.reshape(-1), tuple(names))
-
-
-def _list(known: Mapping[str, Known]) -> str:
-    return ", ".join(f'"{name}"' for name in known)

@@ -311,7 +311,10 @@ class DataSet:
 
     @classmethod
     def read(cls, data: Data, capture: Capture | None) -> Readings:
-        """The samples with the y and z of ``[data]``; ``capture`` is the recipe's. Raises ``BadInput``."""
+        """The samples with the y and z of ``[data]``; ``capture`` is the recipe's. Raises ``BadInput``.
+
+        Of several attributes y and z are the first; the others are in ``also_sensitive``, and are ``known``.
+        """
         raise NotImplementedError
 
     @classmethod
@@ -346,6 +349,8 @@ def checked_path(name: str, *, sha256: str, source: str) -> Path:
 
 
 # The checks of a user's own arrays.
+
+FURTHER = "label_"  # before the name of a label that is neither y nor z: of an array, and of a role
 
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")  # what a manifest can name
@@ -451,5 +456,8 @@ def labelled(
     """Samples (N, ...) with the classes (N,) of each role, under the name of their column. Raises ``BadInput``."""
     by_role = {role: class_numbers(values, name, len(x), path) for role, (name, values) in labels.items()}
     (y, y_names), (z, z_names) = by_role.pop("target"), by_role.pop("sensitive")
+    known = {
+        role.removeprefix(FURTHER): Known.from_values(*by_role.pop(role)) for role in [*by_role] if FURTHER in role
+    }
     groups: dict[str, Any] = {role: numbers for role, (numbers, _) in by_role.items()}
-    return Readings(x, y, z, y_names, z_names, kind, **groups, **further)
+    return Readings(x, y, z, y_names, z_names, kind, known=known, **groups, **further)

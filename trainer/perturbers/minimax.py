@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from edgeveil.edge_runtime.stages.preprocess import to_raw
-from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.datasets.base import Dataset, Joint
 from edgeveil.trainer.datasets.slicing import few, fit_and_validation
 from edgeveil.trainer.networks.feeding import Feed, descend
 from edgeveil.trainer.perturbers import prgan
@@ -109,7 +109,7 @@ class Minimax(Generated):
         raw = to_raw(dataset.input.dtype, dataset.input.low, dataset.input.high)
 
         def epochs_of(trained: Networks) -> Callable[[int], dict[str, float]]:
-            step = training_step(trained, priced.theta, self)
+            step = training_step(trained, priced.theta, self, dataset.joint.get("y"))
 
             def epoch(number: int) -> dict[str, float]:
                 if number > 1 and (number - 1) % self.renew == 0:
@@ -187,16 +187,17 @@ def build(dataset: Dataset, section: Minimax, target: Any, sensitive: Any, *, se
     return Networks(**vars(prgan_networks), adversaries=learning)
 
 
-def training_step(networks: Networks, theta: np.ndarray, section: Minimax) -> Any:
+def training_step(networks: Networks, theta: np.ndarray, section: Minimax, joint: Joint | None = None) -> Any:
     """A compiled step: samples u (k n, *shape) in the unit cube, y and z (k n,) and noise (k n, noise) in, losses out.
 
     The first n rows are the generator's and the discriminator's. On the others, n at a time, every adversary takes
-    ``adversary_steps`` steps before; k is one more than these.
+    ``adversary_steps`` steps before; k is one more than these. ``joint`` as in ``prgan.training_step``.
     """
     import tensorflow as tf
 
     med = tf.constant(theta, tf.float32)
     generator, discriminator = networks.generator, networks.discriminator
+    kept = prgan.kept_loss(joint)
     shares = section.adversary_steps + 1
 
     @tf.function(reduce_retracing=True)
@@ -224,7 +225,7 @@ def training_step(networks: Networks, theta: np.ndarray, section: Minimax) -> An
                 tf.reduce_mean(med_cross_entropy(a.model(perturbed, training=False), p)) for a in networks.adversaries
             ]
             logits = networks.target(perturbed, training=False)
-            keep = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
+            keep = kept(y, logits)
             hinge = hinge_loss(u, perturbed, section.distance)
             hidden = tf.add_n(each) / len(each)
             total = section.alpha * (keep + hidden) + section.beta * hinge

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from edgeveil.edge_runtime.stages.preprocess import to_raw
-from edgeveil.trainer.datasets.base import Dataset, InputSpec
+from edgeveil.trainer.datasets.base import Dataset, InputSpec, Joint
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.networks.base import network
@@ -256,7 +256,7 @@ class PrGan(Generated):
         raw = to_raw(dataset.input.dtype, dataset.input.low, dataset.input.high)
 
         def epochs_of(trained: Networks) -> Callable[[int], dict[str, float]]:
-            step = training_step(trained, priced.theta, self)
+            step = training_step(trained, priced.theta, self, dataset.joint.get("y"))
 
             def epoch(number: int) -> dict[str, float]:
                 order = np.random.default_rng([seed, number]).permutation(len(to_fit))[: steps * batch]
@@ -349,15 +349,17 @@ def build_discriminator(spec: InputSpec) -> Any:
     return make(spec.shape)
 
 
-def training_step(networks: Networks, theta: np.ndarray, section: PrGan) -> Any:
+def training_step(networks: Networks, theta: np.ndarray, section: PrGan, joint: Joint | None = None) -> Any:
     """A compiled step: samples u (n, *shape) in the unit cube and y (n,) in, the losses out by name.
 
-    D is trained on eq. (7), then G on eq. (11); D_y and D_z never change. NGP is without D, AP without D_y.
+    D is trained on eq. (7), then G on eq. (11); D_y and D_z never change. NGP is without D, AP without D_y. Where y is
+    of several targets (``joint``), eqs. (8) and (11) have a sum over them.
     """
     import tensorflow as tf
 
     med = tf.constant(theta, tf.float32)
     generator, discriminator = networks.generator, networks.discriminator
+    kept = kept_loss(joint)
 
     @compiled
     def step(u: Any, y: Any) -> dict[str, Any]:
@@ -375,7 +377,7 @@ def training_step(networks: Networks, theta: np.ndarray, section: PrGan) -> Any:
             losses |= {"loss_sensitive": adversary, "loss_hinge": hinge}
             if section.kind != "ap":
                 logits = networks.target(perturbed, training=False)
-                losses["loss_target"] = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
+                losses["loss_target"] = kept(y, logits)
                 adversary += losses["loss_target"]
             total = section.alpha * adversary + section.beta * hinge
             if section.kind != "ngp":
@@ -396,6 +398,26 @@ def train_discriminator(discriminator: Any, optimizer: Any, u: Any, made: Any) -
         loss = tf.reduce_mean(tf.nn.softplus(-real)) + tf.reduce_mean(tf.nn.softplus(false))
     descend(loss, tape, discriminator, optimizer)
     return loss
+
+
+def kept_loss(joint: Joint | None) -> Callable[[Any, Any], Any]:
+    """L of eq. (8) for y: a function of y (n,) and the logits (n, classes of y) of D_y to the mean cross-entropy.
+
+    Of several targets it is the sum of each one's cross-entropy, by the marginal of D_y's softmax over joint classes:
+    D_y stays one network, whose answer is a class that occurs.
+    """
+    import tensorflow as tf
+
+    if joint is None:
+        return lambda y, logits: tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
+    alike = [tf.constant(classes @ classes.T > 0) for _, classes in joint]  # which joint classes share the target's
+
+    def summed(y: Any, logits: Any) -> Any:
+        log_p = tf.nn.log_softmax(logits)
+        each = [tf.reduce_logsumexp(tf.where(tf.gather(one, y), log_p, -1e9), axis=1) for one in alike]
+        return -tf.reduce_mean(tf.add_n(each))
+
+    return summed
 
 
 def med_cross_entropy(logits: Any, p: Any) -> Any:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_serializer, field_validator, model_validator
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.columns import normal
+from edgeveil.edge_runtime.manifest.manifest import AND
 from edgeveil.edge_runtime.registry import Kind, Registry
 from edgeveil.trainer.recipe.training_sections import Section
 
@@ -97,9 +99,12 @@ SETS = Registry("edgeveil.trainer.datasets.loaders", key="names", group="edgevei
 OWN = ("npz", "images", "video", "csv", "parquet")  # the user's own data, as KIND:PATH; formats are more of them
 PICTURES = ("images", "video")  # whose labels are in a CSV of their own
 FILMS = ("mp4", "avi", "mkv", "mov", "webm", "m4v", "mpg")  # endings by which a film is known without its kind
-NAME = r"^[a-z0-9][a-z0-9._-]{0,79}$"  # an identifier of the manifest
+_NAME = "[a-z0-9][a-z0-9._-]{0,79}"
+NAME = f"^{_NAME}$"  # an identifier of the manifest
+MOST_ATTRIBUTES = 8  # that are kept, or hidden, together
 
 Name = Annotated[str, Field(pattern=NAME)]
+Names = Annotated[str, Field(pattern=f"^{_NAME}(?:{AND}{_NAME}){{0,{MOST_ATTRIBUTES - 1}}}$")]  # several: joined by AND
 
 
 def format_of(kind: str) -> Kind | None:
@@ -188,6 +193,11 @@ class Columns(Section):
         default=None, min_length=1, description="The column of y. Left out: for images, the folder that each lies in."
     )
     sensitive: str = Field(min_length=1, description="The column of z.")
+    also: dict[Name, Annotated[str, Field(min_length=1)]] | None = Field(
+        default=None,
+        description="Columns of further labels, by name: those that `data.target` and `data.sensitive` list after the "
+        "first.",
+    )
     subject: str | None = Field(default=None, min_length=1, description="The column that says whose sample it is.")
     session: str | None = Field(default=None, min_length=1, description="The column of the recording it is from.")
     leave_out: list[str] | None = Field(default=None, description="csv, parquet: columns that are no features.")
@@ -241,7 +251,7 @@ def field_at(text: str) -> tuple[str, str | None]:
 
 
 class Data(Section):
-    """Which samples, and which two of their attributes."""
+    """Which samples, and which of their attributes."""
 
     source: str = Field(
         description='"digits" (in scikit-learn), "mnist", "wifi", "wifi-strength", "faces", "depth", "scene", "wq", '
@@ -255,18 +265,20 @@ class Data(Section):
         description='"series": samples are windows of a sensor\'s steps, (T, C): an x (N, T, C) of npz, which is '
         "pictures otherwise, a folder of csv, utd-mhad or wrist. Goes with `[data.series]`.",
     )
-    target: Name = Field(
-        description='The attribute y to keep. digits and mnist have "parity", "less-than-five", "digit"; wifi "floor", '
-        '"building"; faces "light"; depth "action", "movement"; utd-mhad "action"; wrist "exercise"; overhead '
-        '"direction"; for your own data: its name.'
+    target: Names = Field(
+        description="The attribute y to keep; of a list, each of them, and y is their joint class. digits and mnist "
+        'have "parity", "less-than-five", "digit"; wifi "floor", "building", "storey"; faces "light", "height"; depth '
+        '"action", "movement"; utd-mhad "action"; wrist "exercise"; overhead "direction"; for your own data: its name, '
+        "and in a list the names of further labels."
     )
-    sensitive: Name = Field(
-        description='The attribute z to hide: as for `target`; wifi "region", faces "person", overhead "build". Of a '
-        "list of names, the first is z; the others go to `also_sensitive`."
+    sensitive: Names = Field(
+        description='The attribute z to hide, or a list: as for `target`; wifi "region", faces "person", overhead '
+        '"build".'
     )
     also_sensitive: list[Name] | None = Field(
         default=None,
-        description="Further labels of the data set that codebook, prgan and minimax hide: jointly with z.",
+        description="Further labels of the data set that codebook, prgan and minimax hide jointly with z, and that "
+        "the verdict is not about.",
     )
     family: Literal["groupings", "thresholds", "finest"] | None = Field(
         default=None,
@@ -319,13 +331,45 @@ class Data(Section):
     columns: Columns | None = Field(default=None, description="images, csv, parquet: which columns say what.")
     series: Series | None = Field(default=None, description="What the steps of a series are, and its windows.")
 
-    @model_validator(mode="before")
+    @field_validator("target", "sensitive", mode="before")
     @classmethod
-    def _first_is_z(cls, table: Any) -> Any:
-        if isinstance(table, dict) and isinstance(table.get("sensitive"), list) and table["sensitive"]:
-            first, *others = table["sensitive"]
-            table = {**table, "sensitive": first, "also_sensitive": [*others, *(table.get("also_sensitive") or [])]}
-        return table
+    def _joined(cls, names: Any) -> Any:
+        """A list, or text with commas as --set has it, as one name. Raises ``ValueError``."""
+        listed = names.split(",") if isinstance(names, str) and "," in names else names
+        if not isinstance(listed, list):
+            return names
+        words = [one.strip() if isinstance(one, str) else "" for one in listed]
+        if not 0 < len(words) <= MOST_ATTRIBUTES or not all(re.fullmatch(_NAME, one) for one in words):
+            raise ValueError(f'1 to {MOST_ATTRIBUTES} names of a-z, 0-9, dot and dash, as in ["count", "direction"]')
+        if twice := [one for one in words if words.count(one) > 1]:
+            raise ValueError(f'each attribute once; "{twice[0]}" is listed {words.count(twice[0])} times')
+        return AND.join(words)
+
+    @field_serializer("target", "sensitive")
+    def _as_written(self, names: str) -> str | list[str]:
+        return names.split(AND) if AND in names else names
+
+    @property
+    def targets(self) -> list[str]:
+        """The attributes to keep."""
+        return self.target.split(AND)
+
+    @property
+    def sensitives(self) -> list[str]:
+        """The attributes to hide that the verdict is about."""
+        return self.sensitive.split(AND)
+
+    @property
+    def attributes(self) -> list[str]:
+        """All of these."""
+        return [*self.targets, *self.sensitives]
+
+    @model_validator(mode="after")
+    def _apart(self) -> Data:
+        both = [name for name in self.targets if name in self.sensitives]
+        if both and len(self.attributes) > 2:
+            raise ValueError(f'other attributes in `sensitive` than in `target`: "{both[0]}" is in both')
+        return self
 
     @field_validator("source")
     @classmethod

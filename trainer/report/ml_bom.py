@@ -15,6 +15,7 @@ from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.bundle.audit_figures import FIGURES
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import AND
 from edgeveil.trainer.audit.card import current
 from edgeveil.trainer.audit.findings import SENT, Finding, findings
 from edgeveil.trainer.audit.frozen import LICENCES
@@ -150,7 +151,12 @@ def _model_card(bundle: Bundle, card: Mapping[str, Any]) -> dict[str, Any]:
             "task": f"perturbation on the sensor: keep {y}, hide {z}",
             "architectureFamily": card["perturber"]["kind"],
             "datasets": [
-                {"type": "dataset", "name": data["name"], "contents": {"properties": described}, "sensitiveData": [z]}
+                {
+                    "type": "dataset",
+                    "name": data["name"],
+                    "contents": {"properties": described},
+                    "sensitiveData": z.split(AND),
+                }
             ],
             "inputs": [{"format": _format(manifest["input"])}],
             "outputs": [*({"format": _format(output)} for output in manifest["outputs"]), *counted],

@@ -122,6 +122,7 @@ LABELS = "labels.csv"  # of a folder of pictures, where --labels names no other
 class Given:
     """The words of the command: where the data are, which columns say what, and what the camera gives.
 
+    ``target`` and ``sensitive`` may name several columns, with commas between.
     ``capture`` is WIDTHxHEIGHTxCHANNELS, ``size`` WIDTHxHEIGHT or WIDTHxHEIGHTx1, ``crop`` WIDTHxHEIGHT,
     WIDTHxHEIGHT+LEFT+TOP or ``people``. ``fit`` brings pictures of any size to ``capture``: one of ``FITS``.
     """
@@ -166,6 +167,14 @@ class Given:
             more = f" Write {form}."
         raise BadInput(f'Your own data were expected as {own_forms()}; got "{self.source}".{more}')
 
+    def named(self, role: str) -> list[str]:
+        """The columns of ``target`` or of ``sensitive``; a name with a comma that is a column's is one. Raises
+        ``BadInput``."""
+        words = getattr(self, role)
+        if words is None or "," not in words or (self.kind != "npz" and words in _labelled(self)[1].columns):
+            return [] if words is None else [words]
+        return [word.strip() for word in words.split(",")]
+
     @property
     def path(self) -> Path:
         """The file or folder."""
@@ -193,13 +202,16 @@ def data_section(given: Given, rows: np.ndarray | None = None) -> dict[str, Any]
     """``[data]`` with paths in full, ``target`` and ``sensitive`` as names of the bundle; of a table, how columns are
     encoded by what ``rows`` of it hold (None: all). Raises ``BadInput``."""
     kind = given.kind
-    if given.target is not None and given.target == given.sensitive:
-        raise BadInput(
-            f'--target and --sensitive: expected two columns, to keep and to hide; got "{given.target}" twice.'
-        )
-    target, sensitive = (_name(word, other) for word, other in ((given.target, "y"), (given.sensitive, "z")))
+    both = [*given.named("target"), *given.named("sensitive")]
+    if twice := [word for word in both if both.count(word) > 1]:
+        raise BadInput(f'--target and --sensitive: expected two columns, to keep and to hide; got "{twice[0]}" twice.')
+    targets, hidden = (
+        [_name(one, other) for one in given.named(role)] or [other]
+        for role, other in (("target", "y"), ("sensitive", "z"))
+    )
+    targets = ["y"] if targets == hidden else targets
     section: dict[str, Any] = {"source": f"{kind}:{given.path.resolve()}"}
-    section |= {"target": "y" if target == sensitive else target, "sensitive": sensitive}
+    section |= {name: words if words[1:] else words[0] for name, words in (("target", targets), ("sensitive", hidden))}
     series, form = given.steps.section(kind, given.path), format_of(kind)
     timed = form is not None and bool(form.facts.get("timed"))
     if series is not None:
@@ -226,7 +238,11 @@ def data_section(given: Given, rows: np.ndarray | None = None) -> dict[str, Any]
     if missing:
         raise BadInput(f"{_columns(given)} Name {' and '.join(f'--{name} COLUMN' for name in missing)}.")
     roles = {name: getattr(given, name) for name in ("x", "target", "sensitive", "subject", "session")}
-    section["columns"] = {name: word for name, word in roles.items() if word is not None}
+    first = {role: next(iter(given.named(role)), None) for role in ("target", "sensitive")}
+    section["columns"] = {name: word for name, word in (roles | first).items() if word is not None}
+    others = [*zip(targets, given.named("target")), *zip(hidden, given.named("sensitive"))]
+    also = {name: word for name, word in others if word not in first.values()}
+    section["columns"] |= {"also": also} if also else {}
     if series is not None and (given.steps.time is not None or timed):
         section["columns"]["time"] = given.steps.time or formats.TIME
     if given.leave_out:
@@ -367,14 +383,20 @@ def _refuse(given: Given, names: tuple[str, ...], reason: str) -> None:
 
 
 def _columns(given: Given) -> str:
+    path, table = _labelled(given)
+    arrays = given.arrays() if path == given.path and given.kind not in PICTURES else ""
+    return f"{path} has the columns {listed(table.columns)}{arrays}."
+
+
+def _labelled(given: Given) -> tuple[Path, Table]:
+    """The table that has the columns of y and z, and its file. Raises ``BadInput``."""
     path = given.labels_file() if given.kind in PICTURES or given.labels else given.path
     if is_folder(given.kind, path):
         path = next(iter(recordings_at("csv", path)), path)
-    if path != given.path or given.kind in PICTURES:
-        return f"{path} has the columns {listed(read_table('csv', path).columns)}."
-    return f"{path} has the columns {listed(given.table.columns)}{given.arrays()}."
+    own = path == given.path and given.kind not in PICTURES
+    return path, given.table if own else read_table("csv", path)
 
 
-def _name(column: str | None, other: str) -> str:
-    name = re.sub(r"[^a-z0-9._-]+", "-", (column or "").lower()).strip("-._")[:80]
+def _name(column: str, other: str) -> str:
+    name = re.sub(r"[^a-z0-9._-]+", "-", column.lower()).strip("-._")[:80]
     return name or other

@@ -127,7 +127,7 @@ def unnamed_subjects(given: Given) -> list[str]:
 
 def _subjects(given: Given, labels: Sequence[Label]) -> list[str]:
     """The columns that could be the subject, without those that were named."""
-    taken = {given.target, given.sensitive, *given.leave_out}
+    taken = {*given.named("target"), *given.named("sensitive"), *given.leave_out}
     return [one.name for one in labels if "subject" in one.could_be and one.name not in taken]
 
 
@@ -288,9 +288,10 @@ def _seen(given: Given, table: Table) -> tuple[str, Any, list[str]]:
 
 def _unknown(given: Given, table: Table) -> list[str]:
     """What is named and is no column, where too little is named to load the data."""
-    roles = {name: getattr(given, name) for name in ("target", "sensitive", "subject", "session")}
+    roles = [(role, name) for role in ("target", "sensitive") for name in given.named(role)]
+    roles += [(role, getattr(given, role)) for role in ("subject", "session")]
     wrong = table.unnamed(set(table.columns) - set(given.leave_out)) if given.is_table else []
-    for role, name in [*roles.items(), *(("leave_out", name) for name in given.leave_out)]:
+    for role, name in [*roles, *(("leave_out", name) for name in given.leave_out)]:
         try:
             if name is not None and name not in table.arrays and given.labels is None:
                 table.column(name, role)

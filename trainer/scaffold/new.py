@@ -16,10 +16,12 @@ import numpy as np
 from pydantic import BaseModel
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
+from edgeveil.edge_runtime.manifest.manifest import AND
 from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec
-from edgeveil.trainer.datasets.prior import finest, follows
+from edgeveil.trainer.datasets.joint import follows
+from edgeveil.trainer.datasets.prior import finest
 from edgeveil.trainer.measures import certificate
 from edgeveil.trainer.measures.enough import LEARN_ROWS, LEARN_UNITS, RATE, SHOWN_ROWS, SLICE_ROWS
 from edgeveil.trainer.networks.training import beats_guessing
@@ -276,6 +278,8 @@ def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = F
     fields = {
         "target": names["y"],
         "sensitive": names["z"],
+        "keeps": _quoted(names["y"] if AND not in names["y"] else guess.data.targets),
+        "hides": _quoted(names["z"] if AND not in names["z"] else guess.data.sensitives),
         "turned": "\n# Its pictures have channels first; they are turned round, as cameras give them."
         if turned_round(given)
         else "",
@@ -378,17 +382,14 @@ def _family(dataset: Dataset, names: Mapping[str, str]) -> str:
     named_y, named_z = names["y"], names["z"]
     finer = finest(named_z, dataset.known)
     y = dataset.known[named_y].values
-    others = [
-        name
-        for name, one in dataset.known.items()
-        if name not in (named_y, named_z, finer) and not follows(one.values, y)
-    ]
+    named = {one for name in (named_y, named_z) for one in (name, *name.split(AND))}
+    others = [name for name, one in dataset.known.items() if name not in {*named, finer} and not follows(one.values, y)]
     text = ""
     if finer != named_z:
         classes = len(np.unique(dataset.known[finer].values))
         text += f'family = "finest"  # z is a grouping of "{finer}" ({classes} classes), and no other one is given\n'
     if others:
-        listed = ", ".join(json.dumps(name) for name in [named_z, *others])
+        listed = ", ".join(json.dumps(name) for name in [*named_z.split(AND), *others])
         text += f"# To hide other labels of the file too: sensitive = [{listed}]\n"
     return text
 
@@ -426,11 +427,14 @@ def _notes(given: Given, dataset: Dataset) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _section(name: str, section: BaseModel | Mapping[str, BaseModel] | None) -> str:
+def _section(name: str, section: BaseModel | Mapping[str, Any] | None) -> str:
     """A section of plain values and those below it, as TOML; "" for None."""
     if section is None:
         return ""
     if isinstance(section, Mapping):
+        plain = "".join(f"{_key(key)} = {_quoted(one)}\n" for key, one in section.items() if isinstance(one, str))
+        if plain:
+            return f"\n[{name}]\n{plain}"
         return "".join(_section(f"{name}.{_key(key)}", one) for key, one in section.items())
     values = section.model_dump(exclude_none=True, exclude_defaults=True)
     inner = {key: value for key, value in values.items() if isinstance(value, dict)}

@@ -5,6 +5,8 @@ import json
 import pytest
 
 from edgeveil.edge_runtime.bundle.audit_document import read_audit
+from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS
+from edgeveil.edge_runtime.bundle.audit_figures import HIDDEN as OF_ONE
 from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.bundle.policy import Demand, NoPolicyForAudit, Policy, announce, open_policy, read_policy
 from edgeveil.edge_runtime.bundle.reader import read_bundle
@@ -124,6 +126,49 @@ def judged(word):
         bundles.add_audit(manifest, members, made)
 
     return change
+
+
+@pytest.mark.parametrize(
+    ("figure", "upper", "words"),
+    [
+        ([0.5, 0.6], 13.0, None),
+        ([0.5, 0.7], 20.0, "at 'weight' by 20.0 points"),
+        ([0.5, 0.7], 13.0, "upper.points: got 13, and the upper end of an attack reaches 20"),
+        (None, 13.0, "'weight' must be audited by itself, and an audit of numpy has no figure of it"),
+    ],
+)
+def test_one_of_several_attributes_is_demanded_by_its_own_figure(tmp_path, figure, upper, words):
+    several = f"{HIDDEN} and weight"
+
+    def change(manifest, members):
+        manifest["perturber"]["sensitive"] = several
+        made = as_schema_2(bundles.audit_document(manifest, "numpy", members))
+        for one in made["findings"]:
+            if one.get("figure") == "right" and one["more"]["kind"] in ATTACKS:
+                one["value"], one["interval"] = 0.51, [0.5, 0.53]
+        if figure is not None:
+            facts = {"value": 0.5, "interval": figure, "null": 0.5, "more": {"kind": OF_ONE}}
+            about = {"name": "counting", "figure": "right", **facts}
+            made["findings"] += [{"question": name, **about} for name in (HIDDEN, "weight")]
+        made["verdict"] = {
+            **{"word": "cannot tell", "line": "", "findings": [], "reasons": [], "needed": None},
+            **{"limit": {"points": 5.0, "bits": 0.1}, "upper": {"points": upper, "bits": None}},
+        }
+        bundles.add_audit(manifest, members, made)
+
+    path = bundles.make_bundle(tmp_path, change=change).path
+
+    def opened(name):
+        return read_bundle(path, Trust([bundles.trusted()], policy=read_policy(document(sensitive=name))))
+
+    if words is None:
+        assert opened("weight").manifest.perturber.hides("weight")
+        opened(several)
+        with pytest.raises(BundleRefused, match="it must hide 'eight', and hides"):
+            opened("eight")
+        return
+    with pytest.raises(BundleRefused, match=words):
+        opened("weight")
 
 
 @pytest.mark.parametrize(

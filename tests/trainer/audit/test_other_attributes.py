@@ -32,7 +32,7 @@ def asked(dataset: Dataset, secret: np.ndarray) -> dict:
     part = dataset.rows(rows)
     released = Released(dataset.x[donors], part.y, part.z, part.cluster)
     question = question_of(dataset, released, BUDGETS["quick"], {"sensitive": None}, seed=0)
-    of_z = run(question, families=COUNTING).most_bits
+    of_z = run(question, families=COUNTING).kept
     return rows_of(section(dataset, released, BUDGETS["quick"], 0, of_z=of_z))
 
 

@@ -5,7 +5,7 @@ import dataclasses
 
 import pytest
 
-from edgeveil.edge_runtime.bundle.audit_figures import BOUNDED, CANNOT_TELL, LABEL_ONLY, LEAKS, NOTHING_FOUND
+from edgeveil.edge_runtime.bundle.audit_figures import BOUNDED, CANNOT_TELL, HIDDEN, LABEL_ONLY, LEAKS, NOTHING_FOUND
 from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.trainer.audit.findings import Finding, findings
 from edgeveil.trainer.audit.sections.outlets_section import section
@@ -126,6 +126,39 @@ def test_counting_crossed_is_tested_beside_the_attack_that_was_chosen(p, counted
     for spoilt in ({"gain": -0.01}, {"swapped": "rows of clusters"}):
         worse = {**made, "counting": {**made["counting"], **spoilt}}
         assert gains(worse) is (p <= 0.0025)
+
+
+def of_attribute(low: float, high: float, name: str = "digit", null: float = 0.5) -> Finding:
+    """How an attribute of a joint z is read."""
+    value, more = (low + high) / 2, {"kind": HIDDEN}
+    return Finding(name, "an attack", "right", value, (low, high), null, chosen_by=value, more=more)
+
+
+def test_an_attribute_of_a_joint_z_that_is_read_by_itself_leaks():
+    made = document(0.61)
+    assert judged(made, of_attribute(0.50, 0.54))["word"] == NOTHING_FOUND
+    found = judged(made, of_attribute(0.52, 0.58))
+    assert (found["word"], found["upper"]["points"]) == (CANNOT_TELL, 8.0)
+    assert found["needed"]["more"] > 0
+    found = judged(made, of_attribute(0.56, 0.60))
+    assert found["word"] == LEAKS
+    assert found["reasons"][0].startswith("an attack reads digit right at least 6.0 points more often than parity")
+    two = of_attribute(0.552, 0.592), of_attribute(0.5, 0.54, "size")  # two share the error
+    assert judged(made, two[0])["word"] == LEAKS
+    assert judged(made, *two)["word"] == CANNOT_TELL
+
+
+def test_a_bound_on_the_joint_z_is_one_on_each_attribute_by_its_own_chance():
+    z, made = "less-than-five", document(0.60, 0.0)
+    law = Finding(z, "law", "factor", 1.05, bound=True, text="counted")
+    assert judged(made, law)["word"] == BOUNDED  # .6 by 1.05: 3 points
+    assert judged(made, law, of_attribute(0.50, 0.53))["word"] == BOUNDED
+    other = Finding(z, "law", "factor", 1.08, bound=True, text="counted")
+    assert judged(made, other, of_attribute(0.50, 0.53))["word"] == BOUNDED
+    assert judged(made, other, of_attribute(0.70, 0.73, null=0.7))["word"] == NOTHING_FOUND  # .7 by 1.08: 5.6 points
+    right = Finding(z, "law", "right", 0.62, bound=True, text="counted")
+    assert judged(made, right)["word"] == BOUNDED
+    assert judged(made, right, of_attribute(0.50, 0.53))["word"] == NOTHING_FOUND
 
 
 def test_counting_crossed_is_judged_by_its_own_interval():

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from edgeveil.models import adversaries
 from edgeveil.models.classifiers import table1_wifi
-from edgeveil.trainer.datasets.base import Dataset, InputSpec, Part, Slices
+from edgeveil.trainer.datasets.base import Dataset, InputSpec, Joint, Part, Slices
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.perturbers import adversarial_score, minimax
 from edgeveil.trainer.perturbers.minimax import Minimax
@@ -67,6 +67,14 @@ def test_three_architectures_for_images_and_for_vectors():
         assert len({tuple(type(layer).__name__ for layer in m.layers) for m in made}) >= 2
         assert len({m.count_params() for m in made}) == 3
         assert all(m(np.zeros((2, *shape), np.float32)).shape == (2, 5) for m in made)
+
+
+def test_several_targets_are_a_sum_here_too():
+    joint = Joint(("a", "b"), (("x", "y"), ("x", "y")), np.array([[0, 0], [1, 1]]))  # the same target twice
+    nets, section = networks(learning_rate=1e-9)
+    steps = [minimax.training_step(nets, dataset().theta, section, given) for given in (None, joint)]
+    one, two = (float(step(*batch(dataset(), 192))["loss_target"]) for step in steps)
+    assert two == pytest.approx(2 * one, rel=1e-4)
 
 
 def test_adversaries_learn_from_what_is_made_and_start_anew():

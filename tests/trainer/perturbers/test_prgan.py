@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.models.classifiers import table1_wifi
-from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.datasets.base import InputSpec, Joint
 from edgeveil.trainer.perturbers import prgan
 from edgeveil.trainer.perturbers.prgan import Generator, PrGan
 from edgeveil.trainer.recipe.schema import Recipe
@@ -81,6 +81,24 @@ def test_a_step_trains_g_and_d_and_nothing_else():
         + SECTION.beta * losses["loss_hinge"]
     )
     assert float(losses["loss_generator"]) == pytest.approx(float(total), rel=1e-6)
+
+
+def test_several_targets_cost_the_sum_of_each_ones_cross_entropy():
+    """Eqs. (8) and (11): by the marginals of D_y's softmax over joint classes, three of them here."""
+    joint = Joint(("a", "b"), (("x", "y"), ("s", "t")), np.array([[0, 0], [1, 0], [1, 1]]))
+    p = np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]])
+    y, logits = tf.constant([0, 1]), tf.constant(np.log(p), tf.float32)
+    a, b = np.log([0.5, 0.2 + 0.7]), np.log([0.5 + 0.3, 0.1 + 0.2])
+    assert float(prgan.kept_loss(joint)(y, logits)) == pytest.approx(-(a + b).mean(), rel=1e-5)
+    assert float(prgan.kept_loss(None)(y, logits)) == pytest.approx(-np.log([0.5, 0.2]).mean(), rel=1e-5)
+
+
+def test_a_step_has_the_sum_of_several_targets():
+    section, (u, y) = SECTION.model_copy(update={"learning_rate": 1e-9}), batch()
+    nets = prgan.build(SPEC, section, table1_wifi(4, 2), table1_wifi(4, 3), seed=0)
+    joint = Joint(("a", "b"), (("x", "y"), ("x", "y")), np.array([[0, 0], [1, 1]]))  # the same target twice
+    one, two = (prgan.training_step(nets, THETA, section, given)(u, y) for given in (None, joint))
+    assert float(two["loss_target"]) == pytest.approx(2 * float(one["loss_target"]), rel=1e-4)
 
 
 def test_terms_can_be_left_out_for_the_papers_baselines():

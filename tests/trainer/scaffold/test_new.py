@@ -12,6 +12,7 @@ from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.recipe.perturber import KINDS
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.scaffold.given import Given
+from edgeveil.trainer.scaffold.look import look
 from edgeveil.trainer.scaffold.new import write_recipe
 from edgeveil.trainer.train import train
 from tests.support import once
@@ -211,6 +212,41 @@ def test_y_and_z_have_the_users_names(tmp_path):
     assert (data.target, data.sensitive) == ("activity", "age-group")
     assert "keeps activity, hides age-group" in (tmp_path / "mine.toml").read_text()
     datasets.load(Recipe.find(tmp_path / "mine.toml"))
+
+
+def test_several_columns_are_kept_and_hidden_together(tmp_path):
+    rng = np.random.default_rng(5)  # not that of y and z
+    side, hand = rng.integers(0, 2, (2, ROWS))
+    path = write_npz(tmp_path, label_side=np.where(side, "left", "right"), label_hand=hand)
+    write_recipe(Given(f"npz:{path}", "activity, side", "z,hand"), tmp_path / "mine.toml")
+    recipe = Recipe.find(tmp_path / "mine.toml")
+    assert (recipe.data.targets, recipe.data.sensitives) == (["activity", "side"], ["z", "hand"])
+    assert 'target = ["activity", "side"] ' in (tmp_path / "mine.toml").read_text()
+    found = datasets.load(recipe)
+    assert set(found.joint) == {"y", "z"}
+    assert len(found.y_names) == len(found.z_names) == 4
+    with pytest.raises(BadInput, match='got "side" twice'):
+        write_recipe(Given(f"npz:{path}", "activity,side", "side"), tmp_path / "other.toml")
+
+
+def test_several_columns_of_a_table_and_one_whose_name_has_a_comma(tmp_path):
+    rng = np.random.default_rng(0)
+    cells = rng.integers(0, 2, (ROWS, 3))
+    rows = [f"{a},{b},{c},{x:.2f}" for (a, b, c), x in zip(cells, rng.normal(size=ROWS), strict=True)]
+    (tmp_path / "a.csv").write_text("\n".join(['Count,"Left, right",group,x', *rows]))
+    both = Given(f"csv:{tmp_path / 'a.csv'}", "Count,group", "Left, right")
+    write_recipe(both, tmp_path / "mine.toml")
+    recipe = Recipe.find(tmp_path / "mine.toml")
+    assert recipe.data.columns.also == {"group": "group"}
+    assert (recipe.data.columns.target, recipe.data.columns.sensitive) == ("Count", "Left, right")
+    found = datasets.load(recipe)
+    assert (found.y == 2 * cells[:, 0] + cells[:, 2]).all()
+    assert (found.z == cells[:, 1]).all()
+    assert found.input.shape == (1,)
+    assert look(Given(f"csv:{tmp_path / 'a.csv'}", "Count,groop", "Left, right")).wrong == [
+        f'{tmp_path / "a.csv"}: there is no column "groop" for target (did you mean "group"?); it has "Count", '
+        '"Left, right", "group", "x".'
+    ]
 
 
 def camera(folder, **words):

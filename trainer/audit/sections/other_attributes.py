@@ -6,7 +6,7 @@ A perturber hides what it was told to hide. Its neighbours it may publish: a cod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -20,7 +20,8 @@ from edgeveil.trainer.attacks.findings import Scored
 from edgeveil.trainer.attacks.problem import Budget, Released
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.rows import Question, prior, question_of, to_learn
-from edgeveil.trainer.attacks.run_all import run
+from edgeveil.trainer.attacks.run_all import of_most_bits, run
+from edgeveil.trainer.audit import attributes
 from edgeveil.trainer.audit.findings import SENT, Finding
 from edgeveil.trainer.audit.verdict import SIGNIFICANT
 from edgeveil.trainer.datasets.base import Dataset, Known
@@ -174,14 +175,16 @@ GROUPING, THRESHOLD = "worst_grouping", "worst_threshold"
 
 
 def section(
-    dataset: Dataset, released: Released, budget: Budget, seed: int, *, of_z: Scored | None, of: str = SENT
+    dataset: Dataset, released: Released, budget: Budget, seed: int, *, of_z: Sequence[Scored], of: str = SENT
 ) -> list[Finding]:
     """What else can be read of the outputs ``of`` something for the rows of all slices, in their order.
 
-    ``of_z`` is the attack on z with most bits on validation, so that z stands next to its neighbours; None where no
-    attack ran, and nothing is asked. Everything is beyond y: that is sent anyway.
+    ``of_z`` are the attacks on z: the one with most bits on validation stands next to its neighbours, and each
+    attribute of a joint z has its figures. Where none ran, nothing is asked. Everything is beyond y: that is sent
+    anyway.
     """
-    if of_z is None:
+    most = of_most_bits(of_z)
+    if most is None:
         return []
     learn, smaller = to_learn(dataset), quicker(budget)
 
@@ -194,7 +197,12 @@ def section(
         shape = dataset.theta.shape[0], len(label.names)
         return counted_prior(dataset.y[learn], label.values[learn], shape)
 
-    findings = asked(labels_of(Labelled.from_dataset(dataset)), of_z, prior(dataset), prior_of, pose, budget, seed)
+    labels = labels_of(Labelled.from_dataset(dataset))
+    attacked, skipped = _attacked(labels, most, prior(dataset), prior_of, pose, budget, seed)
+    whole = {name: one.names for name, one in dataset.known.items()}  # of others rare classes are one
+    alone = {one.label.name: one.attack for one in attacked[1:] if one.label.names == whole.get(one.label.name)}
+    of_each = attributes.hidden(dataset, of_z, alone)
+    findings = [*_findings(attacked, skipped, seed, parts={one.question for one in of_each}), *of_each]
     return [replace(one, of=of) for one in findings]
 
 
@@ -214,8 +222,20 @@ def asked(
 ) -> list[Finding]:
     """The findings about ``labels`` (``labels_of``). ``prior_of`` says P(label|y), ``pose`` puts a label with its
     prior in the place of z."""
+    return _findings(*_attacked(labels, of_z, prior_of_z, prior_of, pose, budget, seed), seed)
+
+
+def _attacked(
+    labels: tuple[list[Label], list[tuple[str, str]]],
+    of_z: Scored,
+    prior_of_z: np.ndarray,
+    prior_of: Callable[[Label], np.ndarray],
+    pose: Callable[[Label, np.ndarray], Question],
+    budget: Budget,
+    seed: int,
+) -> tuple[list[_Found], list[tuple[str, str]]]:
+    """As ``asked``: the attack on z and on each label, and which were not attacked, with the reason."""
     (z, *others), skipped = labels
-    rng = np.random.default_rng([seed, 11])
     attacked = [_Found(z, of_z, prior_of_z)]
     for place, label in enumerate(others):
         if place >= MOST_LABELS and not budget.every_family:
@@ -231,10 +251,19 @@ def asked(
             skipped.append((label.name, "no attack on it could be trained"))
         else:
             attacked.append(_Found(label, attack, counted))
+    return attacked, skipped
+
+
+def _findings(
+    attacked: list[_Found], skipped: list[tuple[str, str]], seed: int, *, parts: Collection[str] = ()
+) -> list[Finding]:
+    """What the attacks found; ``parts`` are the attributes of a joint z, whose classes are not named either."""
+    rng = np.random.default_rng([seed, 11])
     answers = {(place, kind): answer for place, one in enumerate(attacked) for kind, answer in _answers(one, rng)}
     tested = [key for key, answer in answers.items() if answer.p is not None]
     p = dict(zip(tested, holm([answers[key].p or 0.0 for key in tested]), strict=True))
-    neighbours = [key for key in answers if key[0] > 0]
+    others = [place > 0 and one.label.name not in parts for place, one in enumerate(attacked)]
+    neighbours = [key for key in answers if others[key[0]]]
     # A threshold is one of the groupings too, and the name that a reader knows it by.
     most = max(neighbours, key=lambda key: (round(answers[key].chosen_by, 3), key[1] == THRESHOLD), default=None)
     rows: list[Finding] = []
@@ -244,7 +273,7 @@ def asked(
             answer = answers.get((place, kind))
             if answer is not None:
                 known = p.get((place, kind))
-                rows += _of_side(one, kind, answer, known, named=place > 0, worst=(place, kind) == most)
+                rows += _of_side(one, kind, answer, known, named=others[place], worst=(place, kind) == most)
     return [*rows, *(Finding(name, "", not_run=reason, more={"kind": "label"}) for name, reason in skipped)]
 
 

@@ -13,12 +13,16 @@ out: 1,844 remain. Every light occurs about once per person, so a permutation te
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from edgeveil.trainer.datasets.base import Known
 from edgeveil.trainer.datasets.readings import DataSet, Readings, check_attributes
 from edgeveil.trainer.recipe.data_section import Data
 from edgeveil.trainer.recipe.training_sections import Capture
+
+LEVEL_BELOW = 15  # degrees of elevation, from 0
 
 
 class Faces(DataSet):
@@ -38,16 +42,17 @@ class Faces(DataSet):
     @classmethod
     def read(cls, data: Data, capture: Capture | None) -> Readings:
         """See ``DataSet``."""
-        return load(target=data.target, sensitive=data.sensitive)
+        return load(target=data.target, sensitive=data.sensitive, also=data.also_sensitive or ())
 
 
-def load(*, target: str, sensitive: str) -> Readings:
-    """1,844 grey pictures uint8 (48, 42, 1); y "light" (left, front, right), z "person" (38).
+def load(*, target: str, sensitive: str, also: Collection[str] = ()) -> Readings:
+    """1,844 grey pictures uint8 (48, 42, 1); y "light" (left, front, right) or "height" (of the light: below, level,
+    above), z "person" (38). ``also`` are further labels that the recipe names; "height" is one of them if it is there.
 
     Rows are cut one by one: z is the person, and every picture is another light. The attributes are ``azimuth`` and
     ``elevation`` of the light in degrees. Raises ``BadInput``.
     """
-    check_attributes(target, sensitive, targets=["light"], others=["person"])
+    check_attributes(target, sensitive, targets=["light", "height"], others=["person"])
     with np.load(Faces.path(), allow_pickle=False) as file:
         images, subject = file["images"], file["subject"]
         azimuth, elevation = file["azimuth"].astype(np.float64), file["elevation"].astype(np.float64)
@@ -61,6 +66,9 @@ def load(*, target: str, sensitive: str) -> Readings:
         "azimuth": _angles(azimuth[keep]),
         "elevation": _angles(elevation[keep]),
     }
+    if "height" in (target, *also):
+        height = np.select([elevation < 0, elevation < LEVEL_BELOW], [0, 1], 2)[keep]
+        labels["height"] = Known(height.astype(np.int64), ("below", "level", "above"), ordered=True)
     x = images[keep].reshape(-1, 48, 2, 42, 2).mean(axis=(2, 4))
     attributes = {"azimuth": azimuth[keep], "elevation": elevation[keep]}
     x = np.rint(x).astype(np.uint8)[..., None]

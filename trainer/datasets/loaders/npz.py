@@ -24,6 +24,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Known, Labels, Sampling
 from edgeveil.trainer.datasets.loaders.mulan import checked_labels
 from edgeveil.trainer.datasets.readings import (
+    FURTHER,
     UNREADABLE,
     Readings,
     checked_samples,
@@ -40,7 +41,7 @@ NEEDED = ("x", "y", "z")
 OPTIONAL = ("subject", "groups", "session")
 CONSENT = "consent"
 LABELS = "labels"
-KNOWN = re.compile(r"label_([a-z0-9][a-z0-9._-]{0,79})")  # the name is one of a recipe
+KNOWN = re.compile(FURTHER + r"([a-z0-9][a-z0-9._-]{0,79})")  # the name is one of a recipe
 
 
 def load(path: Path, *, wanted: int | None = None, series: Sampling | None = None) -> Readings:
@@ -183,7 +184,7 @@ def _check_names(names: list[str], path: Path, needed: tuple[str, ...]) -> None:
             )
     for name in names:
         known = (*NEEDED, *OPTIONAL, LABELS, CONSENT)
-        if name.startswith("label_") and not KNOWN.fullmatch(name):
+        if name.startswith(FURTHER) and not KNOWN.fullmatch(name):
             raise BadInput(f"{path}: expected `label_` and a name of a-z, 0-9, dot and dash; got `{name}`. Rename it.")
         near = nearest(name.lower(), (*OPTIONAL, CONSENT))
         # Ignoring a mistyped name would put rows of one recording into several slices.

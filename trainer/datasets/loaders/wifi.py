@@ -13,6 +13,7 @@ regions are not equally full, that is about 20 %, not 12.5 %.
 from __future__ import annotations
 
 import gzip
+from collections.abc import Collection
 
 import numpy as np
 
@@ -45,21 +46,24 @@ class Wifi(DataSet):
     @classmethod
     def read(cls, data: Data, capture: Capture | None) -> Readings:
         """See ``DataSet``."""
-        return load(target=data.target, sensitive=data.sensitive, strength=data.source == "wifi-strength")
+        names, also = {"target": data.target, "sensitive": data.sensitive}, data.also_sensitive or ()
+        return load(**names, strength=data.source == "wifi-strength", also=also)
 
 
-def load(*, target: str, sensitive: str, strength: bool = False) -> Readings:
+def load(*, target: str, sensitive: str, strength: bool = False, also: Collection[str] = ()) -> Readings:
     """Fingerprints uint8 (520,), 1 where an access point was seen; records that occur twice are taken once.
 
     ``strength``: dBm above -105 instead (the weakest 1, the strongest 105), 0 where it was not seen. The paper keeps of
     each value only whether it is above 0.
 
-    ``target`` is "floor" or "building", ``sensitive`` "region" or "building". The attributes are ``access-points`` (how
-    many were seen), ``strongest`` and ``mean`` (dBm), ``building``, and ``user``: 1 to 18, or 0 in the rows of the
-    validation file, which does not name users. Users are not subjects here: a region has 1 to 6 of them, so three
-    slices cannot have different users each, and rows are cut one by one as in the paper. Raises ``BadInput``.
+    ``target`` is "floor" (of a building), "building" or "storey" (0 to 4, of any building), ``sensitive`` "region" or
+    "building". ``also`` are further labels that the recipe names; "storey" is one of them if it is there. The
+    attributes are ``access-points`` (how many were seen), ``strongest`` and ``mean`` (dBm), ``building``, and ``user``:
+    1 to 18, or 0 in the rows of the validation file, which does not name users. Users are not subjects here: a region
+    has 1 to 6 of them, so three slices cannot have different users each, and rows are cut one by one as in the paper.
+    Raises ``BadInput``.
     """
-    check_attributes(target, sensitive, targets=["floor", "building"], others=["region", "building"])
+    check_attributes(target, sensitive, targets=["floor", "building", "storey"], others=["region", "building"])
     if target == sensitive:
         raise BadInput('`data.sensitive`: expected another attribute than `data.target`; both are "building".')
     rows = np.unique(np.concatenate([_rows(name) for name in Wifi.files]), axis=0)
@@ -75,6 +79,8 @@ def load(*, target: str, sensitive: str, strength: bool = False) -> Readings:
             tuple(f"building-{b}-floor-{f}-region-{r}" for b, f in storey for r in range(REGIONS)),
         ),
     }
+    if "storey" in (target, *also):
+        labels["storey"] = Known(floor.astype(np.int64), tuple(f"storey-{f}" for f in range(5)), ordered=True)
     heard = np.where(seen, signal, UNHEARD_DBM)
     count = seen.sum(axis=1)
     attributes = {
