@@ -70,7 +70,7 @@ class Writes(Seeded):
 
 
 def asked(journal, leak):
-    dataset = made(2000)
+    dataset = made(1000)
     budget = replace(BUDGETS["quick"], journal=journal)
     return question_of(dataset, released(dataset, leak, everywhere=True), budget, NONE, seed=0)
 
