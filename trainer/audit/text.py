@@ -46,7 +46,7 @@ HEAD = (
 _CHANGED = {"frame": "other frames", "label": "labels flipped", "code": "codes flipped"}
 _SURE = {
     LEAKS: "Surely: lower ends of 95 % intervals are above what is allowed, with allowance for the number of attacks.",
-    BOUNDED: "As surely as the assumptions of its bound are true; then no attack, tried or not, is above it.",
+    BOUNDED: "Of every attack, tried or not, if what it assumes is true.",
     NOTHING_FOUND: "No guarantee: {attacks} attacks were tried on {rows:,} test rows; a stronger one may find more.",
     CANNOT_TELL: "Not shown either way: on {rows:,} test rows, intervals of {attacks} attacks reach above the limit.",
 }
@@ -196,12 +196,8 @@ def answers_in_words(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         return []
     reader, of_raw = kept(document), fixed(document)
     shown, needed = figures(document), judged["needed"]
-    by = (
-        reader.name
-        if reader.name == of_raw.name
-        else f"{reader.name}; by {of_raw.name}, which is fixed, {of_raw.shown()}"
-    )
-    keeps = f"{y} is read right {reader.shown()} of the time from what is sent (by {by})"
+    fixed_one = "" if reader.shown() == of_raw.shown() else f"; by {of_raw.name}, which is fixed, {of_raw.shown()}"
+    keeps = f"{y} is read right {reader.shown()} of the time from what is sent (by {reader.name}{fixed_one})"
     beside = (
         ("kept_raw", "from raw samples"),
         ("kept_floor", "from label-only, which sends the predicted class alone"),
@@ -225,6 +221,7 @@ def answers_in_words(document: Mapping[str, Any]) -> list[tuple[str, str]]:
             leak += f". Of other labels, which the verdict is not about, the worst: {one.about}, AUC {one.shown()}"
     more = "" if needed is None else f": about {needed['more']:,} more {needed['unit']}"
     return [
+        ("What it is for", f"{y} (y) is to be read from what is sent, {z} (z) is not."),
         ("What is kept", f"{keeps}."),
         ("What leaks", f"{leak}."),
         (

@@ -270,8 +270,8 @@ def _bounded(mine: Sequence[Finding], data: Mapping[str, Any], points: float) ->
         return bounds({"data": data, "findings": [*guesses, one.as_json()]}).get("points", np.inf)
 
     by = min((one for one in mine if one.bound), key=alone)
-    reach = f"no attack reads {by.question} more than {points:.1f} points above y alone"
-    return _Shown(by, f"{reach}, if the assumptions of its bound hold")
+    reach = f"no attack reads {by.question} more than {points:.1f} points above a guess from {data.get('target', 'y')}"
+    return _Shown(by, f"{reach} alone, if what its bound assumes is true")
 
 
 def _reached(

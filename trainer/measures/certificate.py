@@ -75,11 +75,11 @@ class Certificate:
                 f"for a bound within {100 * WIDEST:g} points of what is counted."
             )
         text = (
-            "For one sample, an adversary who knows y and nothing else that depends on x is right on average at most "
+            "For one sample, an adversary who knows y and nothing else of x is right on average at most "
             f"{100 * self.bound:.1f} % of the time, with {100 * self.confidence:g} % confidence, for {of} drawn like "
-            f"the calibration data ({self.units:,} {of} counted"
+            f"the {self.units:,} counted"
         )
-        return text + (f", {self.tried} configurations tried, if fixed beforehand)." if self.tried > 1 else ").")
+        return text + (f" ({self.tried} configurations tried, if fixed beforehand)." if self.tried > 1 else ".")
 
 
 def units_needed(plug_in: float = 1.0, delta: float = 0.05, slack: Slack = "McDiarmid") -> int:

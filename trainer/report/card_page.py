@@ -149,8 +149,8 @@ def of_card(card: Mapping[str, Any]) -> dict[str, Any]:
 # What a page may do: show its own pictures, style and script. It loads nothing, sends nothing, and goes nowhere.
 POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src '{}'; script-src '{}'"
 SUBSTITUTED_MEANS = (
-    "In place of what the sensor read stands a donor: a training sample. Where samples are of people, it is as a rule "
-    "of another person, whose consent or public data its owner answers for, and not of the one in front of the sensor."
+    "In place of a reading stands a donor: a training sample, of another person where samples are of people. Its owner "
+    "answers for consent."
 )
 
 

@@ -21,6 +21,7 @@ from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.trainer.audit.card import SUBSTITUTED
 from edgeveil.trainer.audit.findings import SENT, findings, written
 from edgeveil.trainer.audit.text import figures
+from edgeveil.trainer.audit.verdict import BOUNDED, verdict
 from edgeveil.trainer.report import pictures as drawing
 from edgeveil.trainer.report.card_page import made_with, page
 from edgeveil.trainer.report.card_page import shown as shown_of
@@ -62,7 +63,9 @@ def certified(audit: Mapping[str, Any]) -> dict[str, str]:
     best = next((one for one in given if one.question == z), given[0] if given else None)
     if best is not None:
         sign = "\N{LESS-THAN OR EQUAL TO} " if best.figure == "right" else f"{best.figure} "
-        return {"figure": f"{sign}{written(best.value or 0.0, FIGURES[best.figure].form)}", "note": best.text}
+        stands_above = verdict(audit)["word"] == BOUNDED and best.question == z
+        note = "what it assumes is under How sure" if stands_above else best.text
+        return {"figure": f"{sign}{written(best.value or 0.0, FIGURES[best.figure].form)}", "note": note}
     reason = next((one.not_run for one in certificates if one.not_run), "This audit counted nothing.")
     reason = reason.removeprefix("No certificate: ")
     return {"figure": "No certificate", "note": reason[:1].upper() + reason[1:]}

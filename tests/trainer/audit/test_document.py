@@ -277,8 +277,9 @@ def test_text_says_whether_more_data_would_help_and_what_is_too_little():
 
 
 def test_an_audit_ends_with_what_is_kept_what_leaks_how_sure_and_what_next():
-    *_, kept_line, leaks, sure, next_line, _ = ends = summary(document(best=0.95)).splitlines()
-    assert as_text(document(best=0.95)).splitlines()[-5:] == ends[-5:]
+    *_, use, kept_line, leaks, sure, next_line, _ = ends = summary(document(best=0.95)).splitlines()
+    assert as_text(document(best=0.95)).splitlines()[-6:] == ends[-6:]
+    assert use == "What it is for: parity (y) is to be read from what is sent, less-than-five (z) is not."
     assert kept_line.startswith("What is kept: parity is read right 96.0 % [94.0 %, 98.0 %] of the time from what is")
     assert kept_line.endswith(". Beyond parity: ink 0.82 (correlation of x with x' within parity; label-only keeps 0).")
     assert leaks.startswith(
@@ -319,7 +320,9 @@ def test_a_bound_stands_with_its_assumptions_where_it_is_asked_how_sure_that_is(
     ):
         made["verdict"] = {"word": word, "line": "", "findings": findings_of, "reasons": [], "needed": None}
         (sure,) = (line for line in summary(made).splitlines() if line.startswith("How sure"))
-        assert ("then no attack, tried or not, is above it. For one sample, at most 64.0 %." in sure) is shown
+        assert (
+            "Of every attack, tried or not, if what it assumes is true. For one sample, at most 64.0 %." in sure
+        ) is shown
 
 
 def test_what_is_promised_is_said():

@@ -316,11 +316,12 @@ def test_a_bound_is_named_with_its_upper_end_and_its_assumptions():
     others = bound("bits", 0.01), bound("right", 0.7)
     found = judged(document(0.61), *others, bound("right", 0.64))
     assert found["line"] == (
-        "no attack reads less-than-five more than 4.0 points above y alone, if the assumptions of its bound hold"
+        "no attack reads less-than-five more than 4.0 points above a guess from parity alone, if what its bound "
+        "assumes is true"
     )
     assert found["findings"] == [len(as_schema_2(document(0.61))["findings"]) + 2]
     tiny = judged(document(0.61, 0.03, p=0.001), dataclasses.replace(bound("right", 0.64), text="By a law."))
-    assert "the assumptions of its bound hold; sure but tiny: " in tiny["line"]
+    assert "what its bound assumes is true; sure but tiny: " in tiny["line"]
 
 
 def test_without_fresh_rows_nothing_holds():
