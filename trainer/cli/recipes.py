@@ -31,9 +31,9 @@ Source = Annotated[
     ),
 ]
 Target = Annotated[
-    str | None, typer.Option(help="Column of y, which is kept. Left out: an image's folder; of an .npz its array y.")
+    str | None, typer.Option(help="Column of y, which is kept (or a,b). Left out: an image's folder; of an .npz y.")
 ]
-Sensitive = Annotated[str | None, typer.Option(help="Column of z, which is hidden; of an .npz its array z.")]
+Sensitive = Annotated[str | None, typer.Option(help="Column of z, which is hidden (or a,b); of an .npz z.")]
 Subject = Annotated[str | None, typer.Option(help="Column that says whose sample it is.")]
 Session = Annotated[str | None, typer.Option(help="Column that says which recording it is from.")]
 Labels = Annotated[
