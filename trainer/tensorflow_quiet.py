@@ -17,7 +17,7 @@ from typing import Any
 SHOWN_BYTES = 2000
 # Keras imports them where they are installed, for wrappers, pictures and tables that no command asks of it: a third of
 # the time that TensorFlow takes to start. What needs one imports it itself, later.
-UNUSED = ("matplotlib", "pandas", "sklearn", "cv2", "IPython")
+UNUSED = ("matplotlib", "pandas", "sklearn", "scipy", "cv2", "IPython")
 _command = False  # whether this process is one of a command, and no user's own code will ask Keras for these
 
 # A failed assertion in C++ ends this process at once. A second process then shows the output from before.
@@ -84,14 +84,14 @@ def load_tensorflow() -> None:
 
     OpenMP, which scikit-learn will load, is set not to spin while its threads wait (``OMP_WAIT_POLICY`` in the
     environment takes precedence): on busy cores boosted trees take a tenth of the time. Python's collector of garbage
-    is made to pass over what was imported: a small training takes three quarters of the time.
+    rests during the import, which takes three quarters of the time then, and passes over what was imported later: a
+    small training takes three quarters of the time.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     if "tensorflow" not in sys.modules:
-        with quiet(), _without(UNUSED if _command else ()):
+        with quiet(), _without(UNUSED if _command else ()), _no_collection():
             tensorflow = importlib.import_module("tensorflow")
         tensorflow.get_logger().setLevel("ERROR")  # retracing and the like are for programmers
-        gc.freeze()
 
 
 @contextlib.contextmanager
@@ -105,6 +105,19 @@ def _without(names: Sequence[str]) -> Iterator[None]:
     finally:
         for name in absent:
             del modules[name]
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Within the block no garbage is collected; what it leaves is never looked at again."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if collects:
+            gc.enable()
 
 
 def _flush() -> None:

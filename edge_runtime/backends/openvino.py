@@ -3,6 +3,7 @@
 2022.3 is the last for the Neural Compute Stick 2, whose plugin is MYRIAD.
 """
 
+import inspect
 import os
 import tempfile
 from typing import Any, Dict, List, Tuple
@@ -67,6 +68,9 @@ class OpenVINO(Backend):
             raise BadInput("OpenVINO reads TFLite from 2023 on, and this is {:.8}".format(version))
         compiled = _compile(core, network, place, options)
         self._request, self._compiled = compiled.create_infer_request(), compiled
+        # Since 2023 a call can leave out its own copy of the outputs, which _infer reads from the request.
+        takes = inspect.signature(self._request.infer).parameters
+        self._options = {"share_outputs": True} if "share_outputs" in takes else {}
         ends = [network.inputs, network.outputs]
         self._in, self._out = self._match_tensors(
             [
@@ -81,7 +85,11 @@ class OpenVINO(Backend):
         self._version, self._place, self._build = version.split("-")[0], place, version
 
     def _infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
-        self._request.infer(dict(zip(self._in, feeds)))
+        # Written into the request's own memory: a call that is given arrays looks at each of them first. So nothing of
+        # the caller's is shared, and what is returned is overwritten by the next call (``Backend.copies``).
+        for number, feed in zip(self._in, feeds):
+            self._request.get_input_tensor(number).data[...] = feed
+        self._request.infer(**self._options)
         return [self._request.get_output_tensor(number).data for number in self._out]
 
     def placement(self) -> Dict[str, Any]:

@@ -1,168 +1,221 @@
-"""Every converter on the same networks: lint for each board, distance from Keras, y, size, latency, old interpreters.
+"""Every converter on every shipped recipe: lint for each board, golden vectors on each interpreter, y, size, latency.
 
-Needs PyTorch for keras-onnx: run it by .venvs/torch/bin/python (scripts/environments/torch). The figures of a network
-stay in --work, and a run that was broken off goes on from them. Networks but digits-prgan are of a recipe's size with
-drawn weights: what is compared are files, not perturbers. Latencies of the converters take turns, one thread.
+A recipe is trained under its quick budget, and each converter makes the files of its networks: compared with Keras as
+an export does it, and self-tested by the board's runtime on the interpreters of this Python and of those of
+scripts/environments/pythons.py. keras-onnx needs PyTorch, nncf NNCF: .venvs/nncf/bin/python has both
+(scripts/environments/vendors). What is finished stays in --work, files and runs too, and a run that was broken off goes
+on from it. Files of one artefact take turns, on one thread.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
+import json
+import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from packaging.specifiers import SpecifierSet
 
 from edgeveil.devices import profiles
-from edgeveil.edge_runtime.backends import open_backend
-from edgeveil.trainer.export import golden
-from edgeveil.trainer.export.artefact import artefact_entry, runs_on
+from edgeveil.devices.profiles import CONVERTERS as USUAL
+from edgeveil.devices.profiles import Profile
+from edgeveil.edge_runtime.backends import available, open_backend
+from edgeveil.edge_runtime.errors import EdgeVeilError
+from edgeveil.edge_runtime.registry import Kind
+from edgeveil.trainer.cli.bench_command import link_packages
+from edgeveil.trainer.export import runners
+from edgeveil.trainer.export.artefact import Artefact, runs_on, why_not
 from edgeveil.trainer.export.converters.converter import CONVERTERS
+from edgeveil.trainer.export.export import calibration_of, measure
+from edgeveil.trainer.export.kept_pieces import KeptPieces
 from edgeveil.trainer.export.manifest import lint
-from edgeveil.trainer.graphs.files import read
-from edgeveil.trainer.graphs.macs import graph_macs
+from edgeveil.trainer.graphs.prediction import predict
+from edgeveil.trainer.progress import Steps
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.runs.fitted import FittedPerturber, as_received
+from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.tensorflow_quiet import load_tensorflow
+from edgeveil.trainer.train import train
 from scripts import record
 from scripts.environments import pythons
 
 OUT = record.RESULTS / "converters.json"
-SIZES = {  # of the generators: of a recipe, or of the paper's frames
-    "mnist-prgan": {"shape": (28, 28, 1), "width": 20, "halvings": 2, "blocks": 2},
-    "wifi-prgan": {"shape": (520,), "width": 256, "blocks": 2},
-    "depth-prgan": {"shape": (48, 64, 1), "width": 24, "halvings": 2, "blocks": 2},
-    "paper-180": {"shape": (180, 180, 1), "width": 32, "halvings": 2, "blocks": 4},
-    "paper-180-noise": {"shape": (180, 180, 1), "width": 24, "halvings": 2, "blocks": 4, "noise": 16},
-}
-CASES = ("digits-prgan", *SIZES)
-PRECISIONS = {"tflite": ("float32", "int8"), "onnx": ("float32", "int8")}
-CALIBRATION, COMPARED, TURNS, TURN_S = 64, 64, 15, 0.3
-OPSETS = {"boards": 13, "newest": 18}  # of keras-onnx
-OLD = {"py37": ("tflite", "tflite-runtime 2.11, Python 3.7"), "py36": ("onnx", "onnxruntime 1.10, Python 3.6")}
-LOADS = """
-import sys, numpy as np
-form, path, rows, out = sys.argv[1:]
-feeds = dict(np.load(rows))
-results = []
-if form == "onnx":
-    import onnxruntime
-    session = onnxruntime.InferenceSession(path)
-    for row in range(len(next(iter(feeds.values())))):
-        results.append(session.run(None, {k: v[row:row + 1] for k, v in feeds.items()})[0])
-else:
-    from tflite_runtime.interpreter import Interpreter
-    opened = Interpreter(model_path=path)
-    opened.allocate_tensors()
-    end = opened.get_output_details()[0]
-    for row in range(len(next(iter(feeds.values())))):
-        for one in opened.get_input_details():
-            name = one["name"].replace("serving_default_", "").partition(":")[0]
-            scale, zero = one["quantization"]
-            value = feeds[name][row:row + 1]
-            if scale:
-                value = np.clip(np.round(value / scale + zero), -128, 127).astype(np.int8)
-            opened.set_tensor(one["index"], value)
-        opened.invoke()
-        value, (scale, zero) = opened.get_tensor(end["index"]).astype(np.float32), end["quantization"]
-        results.append((value - zero) * scale if scale else value)
-np.save(out, np.concatenate(results))
+WORK = Path(tempfile.gettempdir()) / "edgeveil-converters"
+PRECISIONS, OPSET = ("float32", "int8"), 13  # the opset that all boards read
+COMPARED, TURNS, TURN_S, CLOSE = 256, 7, 0.05, 1.05  # CLOSE: what a first choice may take of the fastest's time
+OLD = ("py36", "py37", "py39-tflite", "py39-openvino")  # environments of boards, each with one interpreter
+SELF_TEST = """
+import json, os, sys
+sys.path.insert(0, sys.argv[1])
+from edgeveil.edge_runtime.backends import available
+from edgeveil.edge_runtime.errors import EdgeVeilError
+from edgeveil.edge_runtime.manifest.schema import check_manifest
+from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
+from edgeveil.edge_runtime.pipeline.reconstruction import self_test
+for folder, artefact in json.loads(sys.argv[2]):
+    members = {}
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with open(os.path.join(place, name), "rb") as file:
+                members[os.path.relpath(os.path.join(place, name), folder)] = file.read()
+    manifest = check_manifest(json.loads(members.pop("manifest.json").decode()), sealed=False)
+    for backend in available(artefact.split("-")[0]):
+        row = {"folder": folder, "backend": backend, "python": "%d.%d" % sys.version_info[:2]}
+        try:
+            pipeline = load_pipeline(manifest, members, artefact, backend=backend)
+            row["version"] = next(iter(pipeline.runners.values())).info()["version"]
+            row["max_abs"] = float(self_test(pipeline, manifest, members, artefact))
+        except EdgeVeilError as error:
+            row["refused"] = str(error)[:300]
+        print(json.dumps(row))
 """
 
 
-def network(case: str, work: Path) -> tuple[Any, dict[str, np.ndarray], Any]:
-    """A generator, rows (n, ...) of its inputs in [0, 1], and for digits a function: outputs -> accuracy of y."""
-    rng = np.random.default_rng(0)
-    n = CALIBRATION + COMPARED
-    if case == "digits-prgan":
-        return _trained(work)
-    from edgeveil.models.generators import conv_generator, mlp_generator
-
-    how: dict[str, Any] = dict(SIZES[case])
-    shape = how.pop("shape")
-    model = conv_generator(shape, **how) if len(shape) > 1 else mlp_generator(shape[0], **how)
-    change = model.get_layer("change")  # which begins near 0: a generator begins as the identity
-    kernel, bias = change.get_weights()
-    change.set_weights([rng.normal(0, 1 / np.sqrt(kernel.size), kernel.shape).astype(np.float32), bias])
-    drawn = golden._images(shape, rng) if len(shape) > 1 else golden._vectors(shape, rng)
-    rows = np.resize(np.clip(drawn, 0, 1), (n, *shape)).astype(np.float32)
-    return model, _rows(model, rows, rng), None
+def trained(name: str, work: Path) -> Run:
+    """The recipe's run under its quick budget, trained once; D_y and D_z are those of another run where they fit."""
+    folder, recipe = work / f"{name}-run", Recipe.find(name)
+    if (folder / "perturber" / "perturber.json").is_file():
+        return Run.open(folder)
+    for other in sorted(path.parent for path in work.glob(f"{name.partition('-')[0]}-*-run/perturber")):
+        with contextlib.suppress(EdgeVeilError):
+            if Run.open(other).recipe.classifiers == recipe.classifiers:
+                shutil.rmtree(folder, ignore_errors=True)
+                return train(recipe, folder, budget="quick", classifiers=other)
+    shutil.rmtree(folder, ignore_errors=True)
+    return train(recipe, folder, budget="quick")
 
 
-def _rows(model: Any, rows: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    first, *others = model.inputs
-    rows[0], rows[1] = 0, 1
-    drawn = {one.name: rng.random((len(rows), *one.shape[1:]), np.float32) for one in others}
-    return {first.name: rows, **drawn}
+def figures(name: str, work: Path, without: Sequence[str] = ()) -> dict[str, Any]:
+    """All files of a recipe's networks, and what each is; ``refused``: why there are none, ``without``: not tried."""
+    if Recipe.find(name).perturber.kind == "laplace":  # whose search of its noise takes longest of all
+        return {"recipe": name, "kind": "laplace", "refused": "no network: it adds noise to readings"}
+    try:
+        run = trained(name, work)
+        fitted = run.perturber()
+    except EdgeVeilError as error:
+        return {"recipe": name, "refused": str(error)[:300]}
+    facts = {"recipe": name, "kind": fitted.kind, "without": list(without)}
+    if not fitted.models:
+        return {**facts, "refused": "no network: what it sends is computed by tables and numpy"}
+    made = Made(run, fitted, work / f"{name}-files")
+    kinds = {name: kind for name, kind in CONVERTERS.kinds().items() if name not in without}
+    rows = [row for converter, kind in kinds.items() for row in made.by(converter, kind)]
+    _self_tests(rows, made.folder)
+    for artefact in sorted({row["artefact"] for row in rows}):
+        timed = [(row, *one) for row in rows if row["artefact"] == artefact for one in made.calls(row)]
+        for (row, backend, _), milliseconds in zip(timed, _in_turns([call for *_, call in timed]), strict=True):
+            row["ms"][backend] = milliseconds
+    facts["y_int8"] = {row["converter"]: row.get("y") for row in rows if row["artefact"].endswith("int8")}
+    return {**facts, "y_keras": made.y(made.expected), "files": rows}
 
 
-def _trained(work: Path) -> tuple[Any, dict[str, np.ndarray], Any]:
-    from edgeveil.trainer.datasets.slicing import fit_and_validation
-    from edgeveil.trainer.graphs.prediction import predict
-    from edgeveil.trainer.recipe.schema import Recipe
-    from edgeveil.trainer.runs.run import Run
-    from edgeveil.trainer.train import train
+class Made:
+    """A trained recipe with what its files are made of and compared with; a folder for each file and its manifest."""
 
-    folder = work / "digits-run"
-    run = (
-        Run.open(folder)
-        if (folder / "run.json").is_file()
-        else train(Recipe.find("digits-prgan"), folder, budget="quick")
-    )
-    fit, held_out = fit_and_validation(run.dataset(), "perturber")
-    target, x = run.classifiers()["target"], np.concatenate([fit.x[:CALIBRATION], held_out.x[:COMPARED]])
-    rows = run.dataset().unit(x)
-    (model,) = run.perturber().models.values()
+    def __init__(self, run: Run, fitted: FittedPerturber, folder: Path) -> None:
+        self.run, self.fitted, self.folder = run, fitted, folder
+        self._part = run.validation()
+        self.x = self._part.x[:COMPARED]
+        self._draws = runners.recorded_draws(fitted, len(self.x), np.random.default_rng(0))
+        self._calibration, self._mark = calibration_of(run, fitted)
+        self._target = run.classifiers("target")["target"]
+        self.expected = runners.on_keras(fitted).run(self.x, self._draws)
+        self._artefacts: dict[tuple[str, str], Artefact] = {}
 
-    def accuracy(got: np.ndarray) -> float:
-        return float((predict(target, got).argmax(1) == held_out.y[: len(got)]).mean())
+    def by(self, name: str, kind: Kind) -> list[dict[str, Any]]:
+        """The rows of one converter's files; none where its packages are not here."""
+        if any(find_spec(module) is None for module in kind.facts["modules"]):
+            return []
+        form = kind.facts["format"]
+        wanted = [one for one in PRECISIONS if why_not(self.fitted.kind, f"{form}-{one}") is None]
+        made = {precision: Artefact(f"{form}-{precision}") for precision in wanted}
+        begun = _processor_s()
+        try:
+            for model, network in self.fitted.models.items():
+                files = kind.load()(OPSET).convert(network, wanted, self._calibration[model])
+                for precision, data in files.items():
+                    made[precision].add(self.fitted, model, data)
+        except Exception as error:  # of many kinds: what a converter refuses is a row
+            why = str(error)[:300] or type(error).__name__
+            return [{"converter": name, "artefact": one.name, "refused": why} for one in made.values()]
+        facts = {"converter": name, "convert_s": _processor_s() - begun}
+        return [{**facts, **self._row(name, one)} for one in made.values()]
 
-    return model, {model.inputs[0].name: rows.astype(np.float32)}, accuracy
-
-
-def figures(case: str, work: Path) -> dict[str, Any]:
-    """All files of a network, and what each is."""
-    model, rows, accuracy = network(case, work)
-    calibration = {name: values[:CALIBRATION] for name, values in rows.items()}
-    compared = {name: values[CALIBRATION:] for name, values in rows.items()}
-    given = list(compared.values())
-    expected = np.asarray(model(given if len(given) > 1 else given[0], training=False))
-    found: list[dict[str, Any]] = []
-    runners: dict[str, list[Callable[[], Any]]] = {}
-    for name, kind in CONVERTERS.kinds().items():
-        if any(find_spec(one) is None for one in kind.facts["modules"]):
-            continue
-        for label, opset in OPSETS.items() if name == "keras-onnx" else [("boards", OPSETS["boards"])]:
-            form = kind.facts["format"]
-            converter = kind.load()(opset)
-            before = _processor_s()
+    def _row(self, converter: str, one: Artefact) -> dict[str, Any]:
+        self._artefacts[converter, one.name] = one
+        graphs, boards = one.graphs.values(), map(profiles.load, profiles.names())
+        row: dict[str, Any] = {
+            "artefact": one.name,
+            "bytes": sum(map(len, one.data.values())),
+            "sha256": {model: hashlib.sha256(data).hexdigest() for model, data in one.data.items()},
+            "macs": sum(cost.macs for cost in one.costs.values()),
+            "operations": sum(len(graph.ops) for graph in graphs),
+            "findings": {
+                board.name: sum(len(lint(graph, one.precision, board)) for graph in graphs)
+                for board in boards
+                if runs_on(one.name, board.artefacts)
+            },
+            "findings_anywhere": sum(len(lint(graph, one.precision)) for graph in graphs),
+            "ms": {},
+        }
+        folder = self.folder / f"{converter}-{one.name}"
+        with tempfile.TemporaryDirectory() as pieces:
+            kept = KeptPieces(Path(pieces), {})
             try:
-                files = converter.convert(model, PRECISIONS[form], calibration)
-            except Exception as error:  # of many kinds: what a converter refuses is a row
-                found.append({"converter": name, "for": label, "refused": str(error)[:300]})
+                manifest, members, report = measure(
+                    self.run, self.fitted, [one], [], kept, Steps(1), lambda: None, self._mark
+                )
+            except EdgeVeilError as error:
+                return {**row, "refused": str(error)[:300]}
+        for name, data in {**members, "manifest.json": json.dumps(manifest).encode()}.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(data)
+        engine = runners.on_backend(self.fitted, one.entries, one.data)
+        row["y"] = self.y(engine.run(self.x, self._draws))
+        engine.close()
+        row |= {"parity": report["parity"][0], "allowed": report["tolerance"][one.name]["allowed"]}
+        return {**row, "vectors": len(report["golden"]["kept"]), "self_tests": []}
+
+    def y(self, outputs: Mapping[str, np.ndarray]) -> float | None:
+        """The share of samples whose y is right: in the label that is sent, or as D_y reads frames; None without both.
+
+        Recorded draws take a donor among all, so that a codebook's frames are not those of its label.
+        """
+        facts = self.fitted.description()
+        declared, values = as_received(facts["outputs"], facts["input"], self.fitted.tables, outputs)
+        names = {one["kind"]: one["name"] for one in declared}
+        if "label" in names:
+            read = values[names["label"]].reshape(-1)
+        elif "frame" in names:
+            read = predict(self._target, self.run.dataset().unit(values[names["frame"]])).argmax(1)
+        else:
+            return None
+        return float((read == self._part.y[: len(read)]).mean())
+
+    def calls(self, row: Mapping[str, Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
+        """Each interpreter of this Python with a function that runs the row's file once on it; TFLite's own alone."""
+        if "self_tests" not in row:
+            return
+        one = self._artefacts[row["converter"], row["artefact"]]
+        for backend in available(one.format):
+            if backend == "openvino" and one.format == "tflite":
                 continue
-            taken = _processor_s() - before
-            for precision, data in files.items():
-                row = {"converter": name, "for": label, "artefact": f"{form}-{precision}", "convert_s": taken}
-                got, run = _run(model, data, form, precision, compared)
-                off = np.abs(got - expected)
-                row |= _file(data, form, precision)
-                row |= {"max_abs": float(off.max()), "mean_abs": float(off.mean())}
-                row["y"] = None if accuracy is None else accuracy(got)
-                row["old"] = _old(data, form, compared, got)
-                found.append(row)
-                runners.setdefault(row["artefact"], []).append(run)
-    for artefact, runs in runners.items():
-        rows_of = [row for row in found if row.get("artefact") == artefact]
-        for row, milliseconds in zip(rows_of, _in_turns(runs), strict=True):
-            row["ms"] = milliseconds
-    keras = None if accuracy is None else accuracy(expected)
-    return {"case": case, "y_keras": keras, "inputs": {k: list(v.shape[1:]) for k, v in rows.items()}, "files": found}
+            opened = [open_backend(one.format, one.data[m], one.entries[m], backend=backend) for m in one.data]
+            calls = [each.bare_call(np.random.RandomState(0)) for each in opened]
+            yield backend, lambda calls=calls: [call() for call in calls]  # type: ignore[misc]
 
 
 def _processor_s() -> float:
@@ -170,30 +223,23 @@ def _processor_s() -> float:
     return sum(one.ru_utime + one.ru_stime for one in both)
 
 
-def _file(data: bytes, form: str, precision: str) -> dict[str, Any]:
-    graph, name = read(data, form), f"{form}-{precision}"
-    boards = [profiles.load(one) for one in profiles.names()]
-    findings = {one.name: len(lint(graph, precision, one)) for one in boards if runs_on(name, one.artefacts)}
-    facts = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "macs": graph_macs(graph).macs}
-    return {
-        **facts,
-        "operations": len(graph.ops),
-        "findings": findings,
-        "findings_anywhere": len(lint(graph, precision)),
-    }
+def _self_tests(rows: Sequence[dict[str, Any]], folder: Path) -> None:
+    """Add to each file what the board's own self-test finds on every interpreter that reads it, here and in OLD."""
+    by_folder = {str(folder / f"{row['converter']}-{row['artefact']}"): row for row in rows if "self_tests" in row}
+    words = json.dumps([(place, row["artefact"]) for place, row in by_folder.items()])
+    olds = [pythons.folder() / name / "bin" / "python" for name in OLD]
+    with tempfile.TemporaryDirectory() as name:
+        linked = str(link_packages(Path(name)).resolve())
+        for python in [Path(sys.executable), *(one for one in olds if one.exists())]:
+            command = [str(python), "-c", SELF_TEST, linked, words]
+            environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+            done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+            for line in done.stdout.splitlines():
+                found = json.loads(line)
+                by_folder[found.pop("folder")]["self_tests"].append(found)
 
 
-def _run(
-    model: Any, data: bytes, form: str, precision: str, rows: dict[str, np.ndarray]
-) -> tuple[np.ndarray, Callable[[], Any]]:
-    names = {"inputs": [one.name for one in model.inputs], "outputs": list(model.output_names)}
-    entry = artefact_entry(data, read(data, form), file=f"a.{form}", precision=precision, max_abs=1.0, **names)
-    backend = open_backend(form, data, entry)
-    got = np.asarray(backend.run(rows)[names["outputs"][0]])
-    return got, backend.bare_call(np.random.RandomState(0))
-
-
-def _in_turns(runs: list[Callable[[], Any]]) -> list[float]:
+def _in_turns(runs: Sequence[Callable[[], Any]]) -> list[float]:
     """The least time of a frame, in milliseconds, of each: they take turns, so that other work meets all alike."""
     least = [float("inf")] * len(runs)
     for turn in range(TURNS):
@@ -206,48 +252,95 @@ def _in_turns(runs: list[Callable[[], Any]]) -> list[float]:
     return least
 
 
-def _old(data: bytes, form: str, rows: dict[str, np.ndarray], here: np.ndarray) -> dict[str, Any] | None:
-    """What the old interpreter of that format makes of the file; None where its environment is not here."""
-    name = next(one for one, (of, _) in OLD.items() if of == form)
-    python = pythons.folder() / name / "bin" / "python"
-    if not python.exists():
-        return None
-    with tempfile.TemporaryDirectory() as folder:
-        path, feeds, out = (Path(folder) / one for one in (f"a.{form}", "rows.npz", "out.npy"))
-        path.write_bytes(data)
-        np.savez(feeds, **{name: values[:8] for name, values in rows.items()})  # type: ignore[arg-type]
-        command = [str(python), "-c", LOADS, form, str(path), str(feeds), str(out)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            return {
-                "by": OLD[name][1],
-                "refused": done.stderr.strip().splitlines()[-1].replace(str(path), "the file")[:300],
-            }
-        return {"by": OLD[name][1], "max_abs": float(np.abs(np.load(out) - here[:8]).max())}
+def choices(rows: Sequence[Mapping[str, Any]], kind: str) -> list[dict[str, Any]]:
+    """For each board and artefact: its first choice, whether that passes, and the fastest of all files that do."""
+    found = []
+    for board in map(profiles.load, profiles.names()):
+        for artefact in board.artefacts:
+            form, _, precision = artefact.partition("-")
+            if precision not in PRECISIONS or why_not(kind, artefact) is not None:
+                continue
+            first = next(one for one in (*board.converters, *USUAL) if CONVERTERS[one].facts["format"] == form)
+            mine = [row for row in rows if row["artefact"] == artefact]
+            why = {row["converter"]: _why_not(row, board) for row in mine}
+            on = next(one.name for one in board.backends if artefact in one.artefacts)
+            ms = {row["converter"]: row["ms"].get(on, row["ms"][available(form)[0]]) for row in mine if row.get("ms")}
+            passing = {name: ms[name] for name, reason in why.items() if reason is None}
+            fastest = min(passing, key=lambda name: passing[name], default=None)
+            row = {"board": board.name, "artefact": artefact, "first": first, "fastest": fastest}
+            row["fails"] = {name: reason for name, reason in why.items() if reason is not None}
+            row["times"] = passing[first] / passing[fastest] if first in passing and fastest else None
+            found.append(row)
+    return found
+
+
+def _why_not(row: Mapping[str, Any], board: Profile) -> str | None:
+    """Why a file does not pass for a board; None where it does: lint, and its interpreters in their versions."""
+    if "refused" in row:
+        return str(row["refused"])
+    if count := row["findings"][board.name]:
+        return f"{count} findings of the lint"
+    limits = {one.name: SpecifierSet(one.versions) for one in board.backends if row["artefact"] in one.artefacts}
+    for one in (one for one in row["self_tests"] if "refused" in one and one["backend"] in limits):
+        version = one.get("version") or _asked_version(one["backend"], one["python"])
+        if limits[one["backend"]].contains(version, prereleases=True):
+            return str(one["refused"])
+    return None
+
+
+def _asked_version(backend: str, python: str) -> str:
+    """The version of an interpreter that did not open: that of its environment's lock, or of this one."""
+    asked = [one.split("==") for name in OLD for one in pythons.ROWS[name][1] if pythons.ROWS[name][0] == python]
+    return next((version for name, version in asked if name == backend), None) or importlib.metadata.version(backend)
+
+
+def by_board(recipes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """For each board and artefact, over recipes: how often its first choice passes, and is as fast as any that does."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in (row for recipe in recipes for row in recipe.get("boards", ())):
+        groups.setdefault((row["board"], row["artefact"]), []).append(row)
+    found = []
+    for (board, artefact), rows in sorted(groups.items()):
+        passing = [row for row in rows if row["times"] is not None]
+        slower = [row for row in passing if row["times"] > CLOSE]
+        facts = {"board": board, "artefact": artefact, "first": rows[0]["first"], "recipes": len(rows)}
+        facts |= {"pass": len(passing), "fastest": len(passing) - len(slower)}
+        facts |= {"times": float(np.median([row["times"] for row in passing])) if passing else None}
+        found.append({**facts, "faster": dict(Counter(row["fastest"] for row in slower))})
+    return found
 
 
 def main() -> int:
-    """Record the networks that were named, or all."""
-    script = record.Script(__file__, __doc__, "digits-prgan mnist-prgan", out=OUT)
-    script.add_argument("cases", nargs="*", default=list(CASES), metavar="NAME", help=f"of {', '.join(CASES)}")
-    script.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "edgeveil-converters", help="folder")
+    """Record the recipes that were named, or all, with those that are finished."""
+    names = Recipe.names()
+    script = record.Script(__file__, __doc__, "digits-prgan wifi-codebook", out=OUT)
+    script.add_argument("recipes", nargs="*", default=names, metavar="RECIPE", help="left out: all that ship")
+    script.add_argument("--work", type=Path, default=WORK, help="folder of what is finished")
+    script.add_argument("--without", nargs="*", default=[], help="converters that these recipes are not tried with")
     asked = script.parse_args()
-    if unknown := [name for name in asked.cases if name not in CASES]:
-        script.error(f"expected names of {', '.join(CASES)}; got {', '.join(unknown)}")
-    from edgeveil.trainer.tensorflow_quiet import load_tensorflow
-
+    if unknown := [name for name in asked.recipes if name not in names]:
+        script.error(f"expected names of {', '.join(names)}; got {', '.join(unknown)}")
     load_tensorflow()
-    for case in asked.cases:
-        print(case, file=sys.stderr)
-        record.kept(asked.work / f"{case}.json", lambda one=case: figures(one, asked.work))
-    known = [record.read(asked.work / f"{case}.json") for case in CASES]
-    packages = {name for kind in CONVERTERS.kinds().values() for name in kind.facts["packages"]} - {"tensorflow"}
-    versions = {name: importlib.metadata.version(name) for name in sorted(packages)}
+    for name in asked.recipes:
+        print(name, file=sys.stderr, flush=True)
+        record.kept(asked.work / f"{name}.json", lambda one=name: figures(one, asked.work, asked.without))
+    rows = [record.read(asked.work / f"{name}.json") for name in names]
     here = record.here()
-    here["versions"] |= versions
-    document = {**here, "seed": 0, "rows": {"calibration": CALIBRATION, "compared": COMPARED}, "turns": TURNS}
-    record.write(asked.out, script.path, {**document, "networks": [one for one in known if one]})
+    packages = {name for kind in CONVERTERS.kinds().values() for name in kind.facts["packages"]} | {"openvino"}
+    here["versions"] |= {name: importlib.metadata.version(name) for name in sorted(packages) if _is_installed(name)}
+    facts = {**here, "seed": 0, "budget": "quick", "compared": COMPARED, "turns": TURNS, "close": CLOSE}
+    for row in (row for row in rows if "files" in row):
+        row["boards"] = choices(row["files"], row["kind"])
+    facts["not_run"] = [name for name, row in zip(names, rows, strict=True) if not row]
+    record.write(asked.out, script.path, {**facts, "boards": by_board(rows), "recipes": [row for row in rows if row]})
     return 0
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return bool(importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return False
 
 
 if __name__ == "__main__":

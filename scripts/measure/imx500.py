@@ -1,12 +1,14 @@
-"""Each generator of scripts/measure/converters.py, with drawn weights, by Sony's own converter for the IMX500.
+"""The networks of every shipped recipe by Sony's own converter for the IMX500, a sensor that runs the network itself.
 
-The sensor runs the network itself. Sony's packages need TensorFlow 2.15, so they are in an environment of their own
-(scripts/environments/vendors, with a Java runtime), where the network is built again with the same weights, quantised
-by Sony's toolkit and converted. Nothing ran on a sensor.
+Sony's packages need TensorFlow 2.15, so they are in an environment of their own (scripts/environments/vendors, with a
+Java runtime), where each network of a run of scripts/measure/converters.py (one of each architecture) is built again
+with the same weights, quantised by Sony's toolkit and converted. What is finished stays in --work. Nothing ran on a
+sensor.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -18,11 +20,15 @@ from typing import Any, cast
 
 import numpy as np
 
+from edgeveil.edge_runtime.errors import EdgeVeilError
+from edgeveil.trainer.export.export import calibration_of
 from edgeveil.trainer.graphs.macs import keras_macs
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from scripts import record
 from scripts.environments import pythons
-from scripts.measure.converters import SIZES, network
+from scripts.measure.converters import WORK
 
 OUT = record.RESULTS / "imx500.json"
 ROWS, LIMIT_S = 16, 300
@@ -33,7 +39,7 @@ import numpy as np, tensorflow as tf
 import model_compression_toolkit as mct
 L, folder = tf.keras.layers, sys.argv[1]
 steps, saved = json.load(open(folder + "/steps.json")), np.load(folder + "/arrays.npz")
-made, inputs = {}, []
+made, inputs, steps, last = {}, [], steps["steps"], steps["last"]
 for kind, name, config, given in steps:
     if kind == "InputLayer":
         made[name] = L.Input(config, name=name)
@@ -50,57 +56,82 @@ for kind, name, config, given in steps:
     weights = [saved[key] for key in sorted(saved.files) if key.startswith(name + "/")]
     if weights:
         layer.set_weights(weights)
-model = tf.keras.Model(inputs, made[name])
+model = tf.keras.Model(inputs, [made[one] for one in last])
 rows = [saved["rows:" + one.name] for one in inputs]
 def data():
     for row in range(len(rows[0])):
         yield [one[row:row + 1] for one in rows]
 sensor = mct.get_target_platform_capabilities("tensorflow", "imx500")
 quantised, _ = mct.ptq.keras_post_training_quantization(model, data, target_platform_capabilities=sensor)
-got, exact = (np.asarray(one(rows if len(rows) > 1 else rows[0])) for one in (quantised, model))
+def outputs(one):
+    found = one(rows if len(rows) > 1 else rows[0])
+    return [np.asarray(value) for value in (found if isinstance(found, (list, tuple)) else [found])]
+got, exact = outputs(quantised), outputs(model)
 mct.exporter.keras_export_model(model=quantised, save_model_path=folder + "/model.keras")
-ours = float(np.abs(exact - saved["expected"]).max())
-json.dump({"as_built": ours, "mean_abs": float(np.abs(got - exact).mean())}, open(folder + "/off.json", "w"))
+ours = max(float(np.abs(a - saved["expected:%d" % n]).max()) for n, a in enumerate(exact))
+away = max(float(np.abs(a - b).mean()) for a, b in zip(got, exact))
+json.dump({"as_built": ours, "mean_abs": away}, open(folder + "/off.json", "w"))
 """
-KEYS = {
-    "Conv2D": ("filters", "kernel_size", "strides", "padding"),
-    "Dense": ("units",),
+KEYS = {  # of a layer's settings, those that both versions of Keras have
+    "Conv2D": ("filters", "kernel_size", "strides", "padding", "use_bias", "activation"),
+    "Dense": ("units", "use_bias", "activation"),
+    "BatchNormalization": ("epsilon", "center", "scale"),
+    "AveragePooling2D": ("pool_size", "strides", "padding"),
     "ReLU": ("max_value",),
     "Activation": ("activation",),
     "Reshape": ("target_shape",),
+    "Permute": ("dims",),
+    "Rescaling": ("scale", "offset"),
+    "Concatenate": ("axis",),
     "Cropping2D": ("cropping",),
+    "ResizeNearest": ("height", "width"),
 }
+IN_TRAINING = ("Dropout", "GaussianNoise")  # nothing at inference
+
+
+def _steps(model: Any, given: list[str], steps: list[list[Any]], arrays: dict[str, np.ndarray]) -> list[str]:
+    """Append the layers of a network whose inputs are the steps ``given``, and their weights; returns its outputs."""
+    makers = {id(tensor): name for tensor, name in zip(model.inputs, given, strict=True)}
+    nodes = [node for depth in sorted(model._nodes_by_depth, reverse=True) for node in model._nodes_by_depth[depth]]
+    for node in nodes:
+        layer, kind = node.operation, type(node.operation).__name__
+        if kind == "InputLayer":
+            continue
+        sources = [makers[id(tensor)] for tensor in node.input_tensors]
+        if hasattr(layer, "_nodes_by_depth"):
+            made = _steps(layer, sources, steps, arrays)
+        elif kind in IN_TRAINING:
+            made = sources
+        else:
+            name, config = f"step{len(steps)}", layer.get_config()
+            some: Any = {key: config[key] for key in KEYS.get(kind, ())}
+            steps.append([kind, name, list(some.values()) if kind == "ResizeNearest" else some, sources])
+            arrays |= {f"{name}/{number:02}": value for number, value in enumerate(layer.get_weights())}
+            made = [name]
+        makers |= {id(tensor): name for tensor, name in zip(node.output_tensors, made, strict=True)}
+    return [makers[id(tensor)] for tensor in model.outputs]
 
 
 def _written(model: Any, rows: dict[str, np.ndarray], folder: Path) -> None:
     """The network's layers, weights and rows, for the worker."""
-    makers = {id(layer.output): layer.name for layer in model.layers}
-    steps, arrays = [], {f"rows:{name}": values for name, values in rows.items()}
+    steps: list[list[Any]] = [["InputLayer", one.name, list(one.shape[1:]), []] for one in model.inputs]
+    arrays = {f"rows:{name}": values for name, values in rows.items()}
     given = list(rows.values())
-    arrays["expected"] = np.asarray(model(given if len(given) > 1 else given[0], training=False))
-    for layer in model.layers:
-        kind, config = type(layer).__name__, layer.get_config()
-        if kind == "InputLayer":
-            steps.append([kind, layer.name, list(layer.output.shape[1:]), []])
-            continue
-        some: Any = {key: config[key] for key in KEYS.get(kind, ())}
-        if kind == "ResizeNearest":
-            some = [config["height"], config["width"]]
-        sources = layer.input if isinstance(layer.input, (list, tuple)) else [layer.input]
-        steps.append([kind, layer.name, some, [makers[id(one)] for one in sources]])
-        arrays |= {f"{layer.name}/{number}": value for number, value in enumerate(layer.get_weights())}
-    (folder / "steps.json").write_text(json.dumps(steps))
+    expected = model(given if len(given) > 1 else given[0], training=False)
+    outputs = expected if isinstance(expected, (list, tuple)) else [expected]
+    arrays |= {f"expected:{number}": np.asarray(value) for number, value in enumerate(outputs)}
+    last = _steps(model, list(rows), steps, arrays)
+    (folder / "steps.json").write_text(json.dumps({"steps": steps, "last": last}))
     np.savez(folder / "arrays.npz", **cast(Any, arrays))
 
 
-def figures(case: str) -> dict[str, Any]:
-    """What Sony's converter makes of a generator, or what it printed last."""
-    model, rows, _ = network(case, Path())
+def figures(model: Any, rows: dict[str, np.ndarray]) -> dict[str, Any]:
+    """What Sony's converter makes of a network, or what it printed last."""
     place = pythons.folder() / "imx500" / "bin"
-    row: dict[str, Any] = {"case": case, "macs": keras_macs(model).macs}
+    row: dict[str, Any] = {"macs": keras_macs(model).macs}
     with tempfile.TemporaryDirectory() as name:
         folder, out = Path(name), Path(name) / "out"
-        _written(model, {key: values[:ROWS] for key, values in rows.items()}, folder)
+        _written(model, {one.name: rows[one.name][:ROWS] for one in model.inputs}, folder)
         begun = time.monotonic()
         convert = [place / "imxconv-tf", "-i", folder / "model.keras", "-o", out, "--no-input-persistency"]
         for command in ([place / "python", "-c", WORKER, name], convert):
@@ -118,18 +149,38 @@ def figures(case: str) -> dict[str, Any]:
         return {**row, "memory": json.loads(memory.read_text())}
 
 
+def of_recipe(name: str, work: Path) -> list[dict[str, Any]]:
+    """A row for each network of the recipe's run; of an architecture that another recipe has, that recipe's figures."""
+    try:
+        run = Run.open(work / f"{name}-run")
+        fitted = run.perturber()
+    except EdgeVeilError as error:
+        return [{"recipe": name, "refused": f"no run: {error}"[:300]}]
+    if not fitted.models:
+        return [{"recipe": name, "refused": "no network"}]
+    rows = []
+    calibration, _ = calibration_of(run, fitted)
+    for model, network in fitted.models.items():
+        digest = hashlib.sha256(network.to_json().encode()).hexdigest()[:16]
+        found = record.kept(work / "imx500" / f"{digest}.json", lambda n=network, m=model: figures(n, calibration[m]))
+        rows.append({"recipe": name, "model": model, "architecture": digest, **found})
+    return rows
+
+
 def main() -> int:
-    """Record the networks that were named, or all."""
+    """Record the recipes that were named, or all."""
+    names = Recipe.names()
     script = record.Script(__file__, __doc__, "mnist-prgan", out=OUT)
-    script.add_argument("cases", nargs="*", default=list(SIZES), metavar="NAME", help=f"of {', '.join(SIZES)}")
+    script.add_argument("recipes", nargs="*", default=names, metavar="RECIPE", help="left out: all that ship")
+    script.add_argument("--work", type=Path, default=WORK, help="folder of scripts/measure/converters.py")
     asked = script.parse_args()
-    if unknown := [name for name in asked.cases if name not in SIZES]:
-        script.error(f"expected names of {', '.join(SIZES)}; got {', '.join(unknown)}")
+    if unknown := [name for name in asked.recipes if name not in names]:
+        script.error(f"expected names of {', '.join(names)}; got {', '.join(unknown)}")
     load_tensorflow()
     rows = []
-    for case in asked.cases:
-        print(case, file=sys.stderr)
-        rows.append(figures(case))
+    for name in asked.recipes:
+        print(name, file=sys.stderr, flush=True)
+        rows += of_recipe(name, asked.work)
     asked_for = f"import importlib.metadata as m; print(*map(m.version, {PACKAGES}))"
     python = str(pythons.folder() / "imx500" / "bin" / "python")
     versions = subprocess.run([python, "-c", asked_for], capture_output=True, text=True, check=True).stdout.split()

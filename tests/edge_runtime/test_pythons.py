@@ -356,6 +356,39 @@ def test_training_and_every_board_cut_the_same_patches(name):
     assert json.loads(there) == json.loads(here)
 
 
+# Two inputs on OpenVINO: their results, the first again after the second, and whether any memory is the other's.
+TWO_FRAMES = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import json
+import numpy as np
+from edgeveil.edge_runtime.backends import open_backend
+entry = json.loads(sys.argv[3])
+opened = open_backend("onnx", open(sys.argv[2], "rb").read(), entry, backend="openvino")
+shapes = {one["name"]: one["shape"] for one in entry["inputs"]}
+pairs = [{name: np.full(shape, value, np.float32) for name, shape in shapes.items()} for value in (0.25, 0.75)]
+results = [{name: np.asarray(value) for name, value in opened.run(one).items()} for one in pairs]
+kept = {name: value.copy() for name, value in results[0].items()}
+again = {name: np.asarray(value) for name, value in opened.run(pairs[0]).items()}
+opened.run(pairs[1])
+same = all((results[0][n] == kept[n]).all() and (again[n] == kept[n]).all() for n in kept)
+apart = any((results[0][n] != results[1][n]).any() for n in kept)
+untouched = all((value == 0.25).all() for value in pairs[0].values())
+print(same, apart, untouched)
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["py39-openvino", "py311-openvino"])
+def test_a_result_of_openvino_does_not_change_with_the_next_frame(name, tiny, tmp_path):
+    entry = tiny.manifest["models"]["generator"]["artefacts"]["onnx-int8"]
+    path = tmp_path / "model.onnx"
+    path.write_bytes(tiny.members[entry["file"]])
+    words = [str(python_of(name)), "-c", TWO_FRAMES, str(PACKAGES), str(path), json.dumps(entry)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["True"] * 3, done.stderr
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["py39-openvino", "py311-openvino"])
 def test_openvino_runs_what_was_asked_for_on_the_device_that_was(name, app, tiny):

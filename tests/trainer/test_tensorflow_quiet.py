@@ -1,11 +1,13 @@
 """Converters print past ``sys.stdout``; what they say is shown only where they fail, and never on stdout."""
 
+import gc
 import os
 import signal
 import tempfile
 
 import pytest
 
+from edgeveil.trainer import tensorflow_quiet
 from edgeveil.trainer.tensorflow_quiet import SHOWN_BYTES, quiet
 from tests.support import output
 
@@ -80,10 +82,31 @@ import matplotlib.pyplot, sklearn
     ("before", "command", "loaded"),
     [
         ("os", "tensorflow_quiet.quiet_process()", "[]"),
-        ("sklearn", "tensorflow_quiet.quiet_process()", "['pandas', 'sklearn']"),
+        ("sklearn", "tensorflow_quiet.quiet_process()", "['pandas', 'scipy', 'sklearn']"),
         ("os", "", "'matplotlib'"),
     ],
 )
 def test_a_command_starts_tensorflow_without_what_it_never_asks_keras_for(before, command, loaded):
     done = output.command("-c", STARTS.format(before=before, command=command))
     assert (done.returncode, loaded in done.stdout) == (0, True), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_no_garbage_is_collected_while_tensorflow_is_imported(monkeypatch, collects):
+    seen = []
+
+    def imported(name):
+        seen.append((name, gc.isenabled()))
+        return type("TensorFlow", (), {"get_logger": staticmethod(lambda: type("L", (), {"setLevel": print})())})
+
+    monkeypatch.setattr(tensorflow_quiet.importlib, "import_module", imported)
+    monkeypatch.delitem(tensorflow_quiet.sys.modules, "tensorflow", raising=False)
+    was, frozen = gc.isenabled(), gc.get_freeze_count()
+    try:
+        (gc.enable if collects else gc.disable)()
+        tensorflow_quiet.load_tensorflow()
+        assert (seen, gc.isenabled()) == ([("tensorflow", False)], collects)
+        assert gc.get_freeze_count() > frozen
+    finally:
+        gc.unfreeze()
+        (gc.enable if was else gc.disable)()

@@ -186,4 +186,5 @@ def function(model: Any, batch: int = 1) -> Any:
         value = model(tensors[0] if len(tensors) == 1 else list(tensors), training=False)
         return dict(zip(names, value if isinstance(value, (list, tuple)) else [value], strict=True))
 
-    return tf.function(call, input_signature=input_specs(model, batch))
+    # No layer has Python's control flow over tensors, which to look for takes longer than to trace the rest.
+    return tf.function(call, input_signature=input_specs(model, batch), autograph=False)
