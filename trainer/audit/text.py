@@ -46,7 +46,7 @@ HEAD = (
 _CHANGED = {"frame": "other frames", "label": "labels flipped", "code": "codes flipped"}
 _SURE = {
     LEAKS: "Surely: lower ends of 95 % intervals are above what is allowed, with allowance for the number of attacks.",
-    BOUNDED: "Of every attack, tried or not, if what it assumes is true.",
+    BOUNDED: "Of every attack, tried or not:",
     NOTHING_FOUND: "No guarantee: {attacks} attacks were tried on {rows:,} test rows; a stronger one may find more.",
     CANNOT_TELL: "Not shown either way: on {rows:,} test rows, intervals of {attacks} attacks reach above the limit.",
 }
@@ -233,10 +233,10 @@ def answers_in_words(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 _ROWS = {
-    "old": "the rows that trained the perturber",
-    "fresh": "rows that no training saw",
-    "both": "rows that trained the perturber and fresh ones",
-    "crossed": "the other parts of the test too",
+    "old": "what is sent for the rows that trained the perturber",
+    "fresh": "what is sent for rows that no training saw",
+    "both": "what is sent for rows that trained the perturber and fresh ones",
+    "crossed": "what is sent, for the other parts of the test too",
 }
 
 

@@ -59,10 +59,11 @@ DEFAULT = Limit(5.0, 0.05)
 
 
 class _Shown(NamedTuple):
-    """What a finding shows, in words."""
+    """What a finding shows, in words; of a gain, also its ``size``."""
 
     finding: Finding
     words: str
+    size: str = ""
 
 
 def judge(document: Mapping[str, Any], limits: Mapping[str, Any], *, of: str = SENT) -> dict[str, Any]:
@@ -89,7 +90,10 @@ def judge(document: Mapping[str, Any], limits: Mapping[str, Any], *, of: str = S
     gains = list(_gains(rows, mine))
     leaks += [one for one in gains if (one.finding.value or 0.0) > limit.bits]
     small = [one for one in gains if (one.finding.value or 0.0) <= limit.bits]
-    tiny = [one._replace(words=f"sure but tiny: {one.words}") for one in small]
+    tiny = [
+        one._replace(words=f"sure but tiny: an attack surely gains {one.size} (p = {one.finding.p:.3f})")
+        for one in small
+    ]
     upper = upper_ends(document, of)
     bound = bounds(document) if of == SENT else {}
     fresh = any(one.kind == "adaptive" and one.learned_on in FRESH for one in rows)
@@ -238,7 +242,9 @@ def _gains(rows: Sequence[Answer], mine: Sequence[Finding]) -> Iterator[_Shown]:
     if surely:
         one = min(surely, key=lambda one: one.p or 0.0)
         where = f"{one.rows:,} rows ({one.about}; permutation test, corrected p = {one.p:.3f})"
-        yield _Shown(one, f"{one.name} surely gains {_least(one)} about {where}")
+        yield _Shown(
+            one, f"{one.name} surely gains {_least(one)} about {where}", f"{_least(one)} about {one.rows:,} rows"
+        )
     tests = [one for one in mine if one.kind in ("test", "counting")]
     counting = any(one.kind == "counting" for one in tests)
     level = SIGNIFICANT / (2 if parts else 1) / (2 if counting else 1)
@@ -249,16 +255,15 @@ def _gains(rows: Sequence[Answer], mine: Sequence[Finding]) -> Iterator[_Shown]:
             of = (
                 row.figures["bits-counted"] for row in rows if (row.name, row.learned_on) == (one.name, one.learned_on)
             )
-            yield _Shown(
-                one, f"{one.name} surely gains {_least(next(of, one))} per sample (permutation test, p = {one.p:.3f})"
-            )
+            size = f"{_least(next(of, one))} per sample"
+            yield _Shown(one, f"{one.name} surely gains {size} (permutation test, p = {one.p:.3f})", size)
             return
 
 
 def _least(one: Finding) -> str:
     """Bits that are sure, and their estimate where nothing is."""
     low, value = one.interval[0], one.value or 0.0
-    estimate = f"{value:.3f} bits" if value >= SMALLEST else f"something, by estimate less than {SMALLEST:g} bits"
+    estimate = f"{value:.3f} bits" if value >= SMALLEST else f"less than {SMALLEST:g} bits"
     return estimate if low is None or low < SMALLEST else f"at least {low:.3f} bits"
 
 

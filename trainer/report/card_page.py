@@ -148,10 +148,7 @@ def of_card(card: Mapping[str, Any]) -> dict[str, Any]:
 
 # What a page may do: show its own pictures, style and script. It loads nothing, sends nothing, and goes nowhere.
 POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src '{}'; script-src '{}'"
-SUBSTITUTED_MEANS = (
-    "In place of a reading stands a donor: a training sample, of another person where samples are of people. Its owner "
-    "answers for consent."
-)
+SUBSTITUTED_MEANS = "Each is a donor, a training sample, for whose consent its owner answers."
 
 
 # A page that a server shows may ask that server again, and send it a form.

@@ -325,7 +325,8 @@ def write_report(
     audit = folder.audit
     measured = None if bench is None else read_bench(bench)
     facts = summary(audit)
-    answers = [("What is sent", f"For each sample: {sent(folder.manifest)}."), *facts["shown"]["answers"]]
+    answers = list(facts["shown"]["answers"])
+    answers.insert(1, ("What is sent", f"For each sample: {sent(folder.manifest)}."))
     values = {
         **facts,
         "title": source.recipe.name,

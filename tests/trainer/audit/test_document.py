@@ -283,8 +283,8 @@ def test_an_audit_ends_with_what_is_kept_what_leaks_how_sure_and_what_next():
     assert kept_line.startswith("What is kept: parity is read right 96.0 % [94.0 %, 98.0 %] of the time from what is")
     assert kept_line.endswith(". Beyond parity: ink 0.82 (correlation of x with x' within parity; label-only keeps 0).")
     assert leaks.startswith(
-        "What leaks: The best attack found of 5 (BatchNorm MLP, which learned on rows that no training saw) reads "
-        "less-than-five right 95.0 % "
+        "What leaks: The best attack found of 5 (BatchNorm MLP, which learned on what is sent for rows that no "
+        "training saw) reads less-than-five right 95.0 % "
         "[93.0 %, 97.0 %] of the time. A guess from parity alone is right 60.0 %."
     )
     assert sure.startswith("How sure: Surely")
@@ -320,9 +320,7 @@ def test_a_bound_stands_with_its_assumptions_where_it_is_asked_how_sure_that_is(
     ):
         made["verdict"] = {"word": word, "line": "", "findings": findings_of, "reasons": [], "needed": None}
         (sure,) = (line for line in summary(made).splitlines() if line.startswith("How sure"))
-        assert (
-            "Of every attack, tried or not, if what it assumes is true. For one sample, at most 64.0 %." in sure
-        ) is shown
+        assert ("Of every attack, tried or not: For one sample, at most 64.0 %." in sure) is shown
 
 
 def test_what_is_promised_is_said():

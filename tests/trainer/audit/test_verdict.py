@@ -85,13 +85,11 @@ def test_an_effect_that_is_sure_and_tiny_is_said_with_its_size():
     made = document(0.61, 0.03, p=0.001)
     found = judged(made)
     assert found["word"] == NOTHING_FOUND
-    assert found["reasons"][-1] == (
-        "sure but tiny: logistic regression surely gains at least 0.020 bits per sample (permutation test, p = 0.001)"
-    )
+    assert found["reasons"][-1] == ("sure but tiny: an attack surely gains at least 0.020 bits per sample (p = 0.001)")
     assert found["line"].endswith(found["reasons"][-1])
     assert len(found["findings"]) == 2
     smaller = judged(document(0.61, 0.0002, p=0.001))["reasons"][-1]
-    assert "surely gains something, by estimate less than 0.001 bits per sample" in smaller
+    assert "an attack surely gains less than 0.001 bits per sample (p = 0.001)" in smaller
     made["permutation"]["gain"] = 0.06
     assert judged(made)["word"] == LEAKS
 
