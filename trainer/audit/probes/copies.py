@@ -17,7 +17,7 @@ from edgeveil.trainer.audit.sections import About
 from edgeveil.trainer.measures.intervals import rate
 
 UNCHANGED, ANY = "test frames that leave unchanged", "test frames that are some training reading"
-MEANING = "counted, bit for bit: such a frame identifies the person that the sample is of"
+MEANING = "counted, bit for bit: such a frame identifies the one that the sample is of: of a donor, the donor"
 
 
 class Copies(Probe):
