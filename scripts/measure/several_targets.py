@@ -8,6 +8,7 @@ as an audit reads y. Records docs/results/several-targets.json; what an earlier 
     EDGEVEIL_DATA=... python -m scripts.measure.several_targets
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -133,7 +134,9 @@ def main() -> None:
                 for targets, hides in cases(data):
                     folder = options.runs / f"{data}-{'-'.join((*targets, 'hides', *hides))}-{seed}-{kind}"
                     about = data, kind, targets, hides, seed, options.budget, folder
-                    rows.append(record.kept(folder.with_suffix(".json"), lambda about=about: measured(*about)))
+                    row = record.kept(folder.with_suffix(".json"), lambda about=about: measured(*about))
+                    words = recipe(data, kind, targets, hides, seed).toml().encode()
+                    rows.append({**row, "recipe_sha256": hashlib.sha256(words).hexdigest()})
                     facts = {"seeds": options.seeds, "rows": rows}
                     record.write(options.out, script.made_by(options), {**facts, **record.here()})
 
