@@ -317,6 +317,19 @@ def by_board(every: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
+def losses(recipes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """For each converter, of its int8 files: what Keras reads of y less what they let read, over recipes."""
+    found = []
+    for name in CONVERTERS.kinds():
+        rows = [one for one in recipes if one.get("y_keras") is not None and one["y_int8"].get(name) is not None]
+        lost = {one["recipe"]: one["y_keras"] - one["y_int8"][name] for one in rows}
+        if lost:
+            most = max(lost, key=lambda recipe: lost[recipe])
+            facts = {"converter": name, "recipes": len(lost), "mean": float(np.mean([*lost.values()]))}
+            found.append({**facts, "most": lost[most], "of": most})
+    return found
+
+
 def main() -> int:
     """Record the recipes that were named, or all, with those that are finished."""
     names = Recipe.names()
@@ -338,6 +351,7 @@ def main() -> int:
     facts = {**here, "seed": 0, "budget": "quick", "compared": COMPARED, "turns": TURNS, "close": CLOSE}
     every = [one for row in rows if "files" in row for one in choices(row["files"], row["kind"], row["recipe"])]
     facts["boards"] = by_board(every)
+    facts["losses"] = losses([row for row in rows if row])
     facts["first_is_not_fastest"] = [one for one in every if one["times"] is None or one["times"] > CLOSE]
     facts["not_run"] = [name for name, row in zip(names, rows, strict=True) if not row]
     record.write(asked.out, script.path, {**facts, "recipes": [row for row in rows if row]})

@@ -2,8 +2,8 @@
 
 Sony's packages need TensorFlow 2.15, so they are in an environment of their own (scripts/environments/vendors, with a
 Java runtime), where each network of a run of scripts/measure/converters.py (one of each architecture) is built again
-with the same weights, quantised by Sony's toolkit and converted. What is finished stays in --work. Nothing ran on a
-sensor.
+with the same weights, quantised by Sony's toolkit and converted. What is finished stays in --work, and networks of the
+paper's size with drawn weights stay in the record from an earlier version of this script. Nothing ran on a sensor.
 """
 
 from __future__ import annotations
@@ -185,7 +185,11 @@ def main() -> int:
     if unknown := [name for name in asked.recipes if name not in names]:
         script.error(f"expected names of {', '.join(names)}; got {', '.join(unknown)}")
     load_tensorflow()
-    rows = []
+    rows = [
+        {**row, "recipe": f"{row['case']}, drawn weights", "architecture": row["case"]}
+        for row in record.read(asked.out).get("networks", ())
+        if row.get("case", "").startswith("paper-")
+    ]
     for name in asked.recipes:
         print(name, file=sys.stderr, flush=True)
         rows += of_recipe(name, asked.work)
