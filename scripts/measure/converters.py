@@ -164,14 +164,17 @@ class Made:
             "macs": sum(cost.macs for cost in one.costs.values()),
             "operations": sum(len(graph.ops) for graph in graphs),
             "findings": {
-                board.name: sum(len(lint(graph, one.precision, board)) for graph in graphs)
+                board.name: found
                 for board in boards
                 if runs_on(one.name, board.artefacts)
+                and (found := sum(len(lint(graph, one.precision, board)) for graph in graphs))
             },
             "findings_anywhere": sum(len(lint(graph, one.precision)) for graph in graphs),
             "ms": {},
         }
         folder = self.folder / f"{converter}-{one.name}"
+        files = {one.entries[model]["file"]: data for model, data in one.data.items()}
+        _write(folder, files)
         with tempfile.TemporaryDirectory() as pieces:
             kept = KeptPieces(Path(pieces), {})
             try:
@@ -180,9 +183,7 @@ class Made:
                 )
             except EdgeVeilError as error:
                 return {**row, "refused": str(error)[:300]}
-        for name, data in {**members, "manifest.json": json.dumps(manifest).encode()}.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(data)
+        _write(folder, {**members, "manifest.json": json.dumps(manifest).encode()})
         engine = runners.on_backend(self.fitted, one.entries, one.data)
         row["y"] = self.y(engine.run(self.x, self._draws))
         engine.close()
@@ -207,7 +208,7 @@ class Made:
 
     def calls(self, row: Mapping[str, Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
         """Each interpreter of this Python with a function that runs the row's file once on it; TFLite's own alone."""
-        if "self_tests" not in row:
+        if "ms" not in row:
             return
         one = self._artefacts[row["converter"], row["artefact"]]
         for backend in available(one.format):
@@ -216,6 +217,12 @@ class Made:
             opened = [open_backend(one.format, one.data[m], one.entries[m], backend=backend) for m in one.data]
             calls = [each.bare_call(np.random.RandomState(0)) for each in opened]
             yield backend, lambda calls=calls: [call() for call in calls]  # type: ignore[misc]
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
 
 
 def _processor_s() -> float:
@@ -252,8 +259,8 @@ def _in_turns(runs: Sequence[Callable[[], Any]]) -> list[float]:
     return least
 
 
-def choices(rows: Sequence[Mapping[str, Any]], kind: str) -> list[dict[str, Any]]:
-    """For each board and artefact: its first choice, whether that passes, and the fastest of all files that do."""
+def choices(rows: Sequence[Mapping[str, Any]], kind: str, recipe: str) -> list[dict[str, Any]]:
+    """For each board and artefact of a recipe: the first choice, what fails, and the fastest of all that pass."""
     found = []
     for board in map(profiles.load, profiles.names()):
         for artefact in board.artefacts:
@@ -267,7 +274,7 @@ def choices(rows: Sequence[Mapping[str, Any]], kind: str) -> list[dict[str, Any]
             ms = {row["converter"]: row["ms"].get(on, row["ms"][available(form)[0]]) for row in mine if row.get("ms")}
             passing = {name: ms[name] for name, reason in why.items() if reason is None}
             fastest = min(passing, key=lambda name: passing[name], default=None)
-            row = {"board": board.name, "artefact": artefact, "first": first, "fastest": fastest}
+            row = {"recipe": recipe, "board": board.name, "artefact": artefact, "first": first, "fastest": fastest}
             row["fails"] = {name: reason for name, reason in why.items() if reason is not None}
             row["times"] = passing[first] / passing[fastest] if first in passing and fastest else None
             found.append(row)
@@ -278,7 +285,7 @@ def _why_not(row: Mapping[str, Any], board: Profile) -> str | None:
     """Why a file does not pass for a board; None where it does: lint, and its interpreters in their versions."""
     if "refused" in row:
         return str(row["refused"])
-    if count := row["findings"][board.name]:
+    if count := row["findings"].get(board.name):
         return f"{count} findings of the lint"
     limits = {one.name: SpecifierSet(one.versions) for one in board.backends if row["artefact"] in one.artefacts}
     for one in (one for one in row["self_tests"] if "refused" in one and one["backend"] in limits):
@@ -294,10 +301,10 @@ def _asked_version(backend: str, python: str) -> str:
     return next((version for name, version in asked if name == backend), None) or importlib.metadata.version(backend)
 
 
-def by_board(recipes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def by_board(every: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """For each board and artefact, over recipes: how often its first choice passes, and is as fast as any that does."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for row in (row for recipe in recipes for row in recipe.get("boards", ())):
+    for row in every:
         groups.setdefault((row["board"], row["artefact"]), []).append(row)
     found = []
     for (board, artefact), rows in sorted(groups.items()):
@@ -307,6 +314,19 @@ def by_board(recipes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         facts |= {"pass": len(passing), "fastest": len(passing) - len(slower)}
         facts |= {"times": float(np.median([row["times"] for row in passing])) if passing else None}
         found.append({**facts, "faster": dict(Counter(row["fastest"] for row in slower))})
+    return found
+
+
+def losses(recipes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """For each converter, of its int8 files: what Keras reads of y less what they let read, over recipes."""
+    found = []
+    for name in CONVERTERS.kinds():
+        rows = [one for one in recipes if one.get("y_keras") is not None and one["y_int8"].get(name) is not None]
+        lost = {one["recipe"]: one["y_keras"] - one["y_int8"][name] for one in rows}
+        if lost:
+            most = max(lost, key=lambda recipe: lost[recipe])
+            facts = {"converter": name, "recipes": len(lost), "mean": float(np.mean([*lost.values()]))}
+            found.append({**facts, "most": lost[most], "of": most})
     return found
 
 
@@ -329,10 +349,12 @@ def main() -> int:
     packages = {name for kind in CONVERTERS.kinds().values() for name in kind.facts["packages"]} | {"openvino"}
     here["versions"] |= {name: importlib.metadata.version(name) for name in sorted(packages) if _is_installed(name)}
     facts = {**here, "seed": 0, "budget": "quick", "compared": COMPARED, "turns": TURNS, "close": CLOSE}
-    for row in (row for row in rows if "files" in row):
-        row["boards"] = choices(row["files"], row["kind"])
+    every = [one for row in rows if "files" in row for one in choices(row["files"], row["kind"], row["recipe"])]
+    facts["boards"] = by_board(every)
+    facts["losses"] = losses([row for row in rows if row])
+    facts["first_is_not_fastest"] = [one for one in every if one["times"] is None or one["times"] > CLOSE]
     facts["not_run"] = [name for name, row in zip(names, rows, strict=True) if not row]
-    record.write(asked.out, script.path, {**facts, "boards": by_board(rows), "recipes": [row for row in rows if row]})
+    record.write(asked.out, script.path, {**facts, "recipes": [row for row in rows if row]})
     return 0
 
 

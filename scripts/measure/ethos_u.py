@@ -1,7 +1,8 @@
 """The int8 networks of every shipped recipe on Arm's Ethos-U NPUs: what Vela places there, and a frame's time by Vela.
 
 The files are those that tf.lite made of the runs of scripts/measure/converters.py; each network is compiled by Arm's
-own compiler, and nothing is run. Exit code 3 where an operation is left to a CPU.
+own compiler, and nothing is run. Of a recipe without a run the record keeps what it has, of its untrained network.
+Exit code 3 where an operation is left to a CPU.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ NPUS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
 def figures(name: str, work: Path) -> dict[str, Any]:
     """A recipe's networks on each NPU; ``refused``: why there is none, or what Vela says."""
     found = record.read(work / f"{name}.json")
-    if not found or "refused" in found:
-        return {"recipe": name, "refused": found.get("refused", "not run")}
+    if "refused" in found:
+        return {"recipe": name, "refused": found["refused"]}
     files = sorted((work / f"{name}-files" / "tf.lite-tflite-int8" / "artefacts").glob("*"))
     if not files:
         row = next((one for one in found["files"] if one["artefact"] == "tflite-int8"), {})
@@ -46,9 +47,13 @@ def main() -> int:
     script = record.Script(__file__, __doc__, out=OUT)
     script.add_argument("--work", type=Path, default=WORK, help="folder of scripts/measure/converters.py")
     asked = script.parse_args()
+    before = {row["recipe"]: {**row, "untrained": True} for row in record.read(asked.out).get("rows", ())}
     found = []
     for name in Recipe.names():
         print(name, file=sys.stderr, flush=True)
+        if not (asked.work / f"{name}.json").is_file():
+            found.append(before.get(name, {"recipe": name, "refused": "not run"}))
+            continue
         found.append(record.kept(asked.work / "ethos-u" / f"{name}.json", lambda one=name: figures(one, asked.work)))
     rows = [row for row in found if "on" in row]
     left = sum(there["on_cpu"] for row in rows for there in row["on"])

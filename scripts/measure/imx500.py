@@ -2,8 +2,8 @@
 
 Sony's packages need TensorFlow 2.15, so they are in an environment of their own (scripts/environments/vendors, with a
 Java runtime), where each network of a run of scripts/measure/converters.py (one of each architecture) is built again
-with the same weights, quantised by Sony's toolkit and converted. What is finished stays in --work. Nothing ran on a
-sensor.
+with the same weights, quantised by Sony's toolkit and converted. What is finished stays in --work, and networks of the
+paper's size with drawn weights stay in the record from an earlier version of this script. Nothing ran on a sensor.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -44,6 +45,10 @@ for kind, name, config, given in steps:
     if kind == "InputLayer":
         made[name] = L.Input(config, name=name)
         inputs.append(made[name])
+        continue
+    if kind.startswith("ops."):
+        place = tf.nn if kind == "ops.relu" else tf.math
+        made[name] = getattr(place, kind[4:])(*[made[one] if one in made else one for one in given])
         continue
     if kind == "ResizeNearest":
         layer = L.Resizing(*config, interpolation="nearest", name=name)
@@ -102,6 +107,9 @@ def _steps(model: Any, given: list[str], steps: list[list[Any]], arrays: dict[st
             made = _steps(layer, sources, steps, arrays)
         elif kind in IN_TRAINING:
             made = sources
+        elif not hasattr(layer, "get_weights"):  # an operation of keras.ops, on tensors and numbers
+            made = [f"step{len(steps)}"]
+            steps.append([f"ops.{kind.lower()}", made[0], {}, [makers.get(id(a), a) for a in node.arguments.args]])
         else:
             name, config = f"step{len(steps)}", layer.get_config()
             some: Any = {key: config[key] for key in KEYS.get(kind, ())}
@@ -142,7 +150,7 @@ def figures(model: Any, rows: dict[str, np.ndarray]) -> dict[str, Any]:
             if done.returncode:
                 lines = (done.stdout + done.stderr).replace(name, "").strip().splitlines()
                 errors = [line for line in lines if "error" in line.lower()] or lines[-1:]
-                return {**row, "refused": errors[-1][:300]}
+                return {**row, "refused": re.sub(r".*ERROR : | \[/.*\]$", "", errors[-1])[:300]}
         row |= json.loads((folder / "off.json").read_text())
         row |= {"seconds": time.monotonic() - begun, "bytes": (out / "packerOut.zip").stat().st_size}
         (memory,) = out.glob("*MemoryReport.json")
@@ -177,7 +185,11 @@ def main() -> int:
     if unknown := [name for name in asked.recipes if name not in names]:
         script.error(f"expected names of {', '.join(names)}; got {', '.join(unknown)}")
     load_tensorflow()
-    rows = []
+    rows = [
+        {**row, "recipe": f"{row['case']}, drawn weights", "architecture": row["case"]}
+        for row in record.read(asked.out).get("networks", ())
+        if row.get("case", "").startswith("paper-")
+    ]
     for name in asked.recipes:
         print(name, file=sys.stderr, flush=True)
         rows += of_recipe(name, asked.work)
