@@ -237,6 +237,7 @@ _ROWS = {
     "fresh": "what is sent for rows that no training saw",
     "both": "what is sent for rows that trained the perturber and fresh ones",
     "crossed": "what is sent, for the other parts of the test too",
+    "several": "what is sent, by attacks of different rows",
 }
 
 
