@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        101_040,
+        101_066,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -62,7 +62,7 @@ BUDGETS = {
         "260 count-mean sketches, 170 a private lasso, 300 PATE; "
         "150 drawn digits for the demo; 80 a scene and counts in the preview; 350 fine-tuning for int8 and int16x8.",
     ),
-    "spine lines": Budget(90_499, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(90_525, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         505,
         400,
@@ -77,7 +77,7 @@ BUDGETS = {
     "modules under 40 lines": Budget(3, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
     "scripts lines": Budget(
-        11_209,
+        11_604,
         7_000,
         "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters; PyTorch next to "
         "Keras, and other boosting next to ours, in one run each; 50 the wait for a quiet machine and the marked parts "
@@ -90,7 +90,7 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        89_217,
+        89_322,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
