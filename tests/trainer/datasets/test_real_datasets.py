@@ -68,6 +68,18 @@ def test_wifi_buildings_are_three(real):
 
 
 @pytest.mark.data
+def test_two_targets_of_faces_are_nine_classes_and_the_height_is_there_where_it_is_named(real):
+    recipe = Recipe.find("faces-label-only")
+    assert "height" not in datasets.load(recipe).known  # or audits of recipes that do not name it would differ
+    table = recipe.model_dump(exclude_none=True)
+    table["data"]["target"] = ["light", "height"]
+    found = datasets.load(Recipe.check(table))
+    assert (len(found.y_names), len(found.z_names), found.y_names[0]) == (9, 38, "left and below")
+    heights = found.joint["y"].of[found.y][:, 1]
+    assert (np.digitize(found.attributes["elevation"], [0, faces.LEVEL_BELOW]) == heights).all()
+
+
+@pytest.mark.data
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", [name for name in Recipe.names() if name.startswith("wifi")])
 def test_the_quick_budget_leaves_rows_enough_of_every_region(real, name, monkeypatch):
