@@ -237,13 +237,13 @@ _ROWS = {
     "fresh": "what is sent for rows that no training saw",
     "both": "what is sent for rows that trained the perturber and fresh ones",
     "crossed": "what is sent, for the other parts of the test too",
-    "several": "what is sent, by attacks of different rows",
+    "several": "what is sent, by several attacks together",
 }
 
 
 def _learned(row: Answer) -> str:
     """The name of an attack, and what it learned on."""
-    return f"{row.name}, which learned on {_ROWS[row.learned_on]}" if row.learned_on in _ROWS else row.label
+    return f"{row.name}, trained on {_ROWS[row.learned_on]}" if row.learned_on in _ROWS else row.label
 
 
 def _assumed(document: Mapping[str, Any]) -> str:
@@ -257,11 +257,8 @@ def _assumed(document: Mapping[str, Any]) -> str:
 
 def _allowed(document: Mapping[str, Any]) -> str:
     """What the recipe allows, in the units of the answers; nothing of audits that did not record it."""
-    limit, chance = verdict(document).get("limit"), guess(document)
-    if limit is None:
-        return ""
-    most = percent(min(1.0, chance + limit["points"] / 100))
-    return f" Allowed are {limit['points']:g} points above y alone, here {most} right, and {limit['bits']:g} bits."
+    limit = verdict(document).get("limit")
+    return "" if limit is None else f" Allowed are {limit['points']:g} points above y alone and {limit['bits']:g} bits."
 
 
 def _rare(document: Mapping[str, Any]) -> str:
@@ -269,11 +266,9 @@ def _rare(document: Mapping[str, Any]) -> str:
     worst = next((one for one in findings(document, SENT) if one.name == EVERY and one.bound), None)
     if worst is None or worst.value is None:
         return ""
-    text = (
-        f" That is on average: a single code raises the chance of a value by a factor of at most {upper(worst.value)}"
-    )
+    text = f" That is on average; a single code raises a chance by a factor of at most {upper(worst.value)}"
     rare = 1 - worst.more.get("share", 1)
-    return f"{text}; for rare codes, {percent(rare)} of the samples, no factor is known." if rare else f"{text}."
+    return f"{text}, but for rare ones ({percent(rare)} of samples)." if rare else f"{text}."
 
 
 def _attacks_of(document: Mapping[str, Any]) -> int:

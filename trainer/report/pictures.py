@@ -131,11 +131,9 @@ def why(document: Mapping[str, Any], recommended: Mapping[str, Any]) -> list[str
     else:
         so = "It hides more, but not all: look at the certificate before you rely on it."
     return [
-        f"{z} is hidden, {y} kept. From raw samples {z} is read right {percent(raw)} of the time, from {y} alone "
-        f"{percent(chance)}.",
-        f"{against} the adversary that it was trained against, which is right {fixed.shown()}.",
-        f"The best attack found learned from what {paper} sends, and is right {theirs.shown()}: "
-        f"{verdict(document)['word']}.",
+        f"{z} is hidden, {y} kept. {z} is right {percent(raw)} from raw samples, {percent(chance)} from {y} alone.",
+        f"{against} the adversary that it was trained against: right {fixed.shown()}.",
+        f"The best attack found learned from what {paper} sends: right {theirs.shown()}, {verdict(document)['word']}.",
         f"On {other} the best is right {ours.shown()}, on label-only, which sends {y} alone, "
         f"{percent(_right_of(document, LABEL_ONLY))}: {word}.",
         f"Beyond {y}, where label-only keeps nothing, {other} keeps {some} (correlation between x and x'). {so}",

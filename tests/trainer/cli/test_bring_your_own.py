@@ -58,6 +58,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Recipes for it: mine.toml as ``recipe new`` writes it, with less training, and own.toml, which sends codes.
     """
     folder = tmp_path_factory.mktemp("own")
+    edgeveil("key", "new", folder / "keys", "--development")
     rng = np.random.default_rng(0)
     subject = np.repeat(np.arange(SUBJECTS), EACH)
     y, z = np.arange(SUBJECTS * EACH) % 2, subject % 2
@@ -92,7 +93,6 @@ def card_of(work: Path, name: str, capsys: pytest.CaptureFixture[str]) -> dict:
 
 
 def test_from_a_file_to_a_privacy_card_with_no_code_written(work, trial, capsys):
-    edgeveil("key", "new", work / "keys", "--development")
     card = card_of(work, "mine", capsys)
     assert card["data"]["clusters"] == {"kind": "subject", "test": SUBJECTS // 3}
     assert card["guarantees"] == []  # a generator has no certificate

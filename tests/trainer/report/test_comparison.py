@@ -49,14 +49,11 @@ def test_what_is_recommended_follows_from_the_audits(best, words):
     assert len(lines) == 5
     assert words in lines[-1]
     text = "\n".join(lines)
-    assert "fools the adversary that it was trained against, which is right 55.0 % [53.0 %, 57.0 %]." in text
-    assert "is right 95.0 % [93.0 %, 97.0 %]: leaks." in text
+    assert "fools the adversary that it was trained against: right 55.0 % [53.0 %, 57.0 %]." in text
+    assert ": right 95.0 % [93.0 %, 97.0 %], leaks." in text
     assert "ink 0.82" in text
 
 
 def test_a_generator_that_fools_nobody_is_not_said_to():
     paper, codebook = document(best=0.95, fixed=0.96), {**document(best=0.6), "perturber": "codebook"}
-    assert (
-        "does not fool the adversary that it was trained against, which is right 96.0 %"
-        in pictures.why(paper, codebook)[1]
-    )
+    assert "does not fool the adversary that it was trained against: right 96.0 %" in pictures.why(paper, codebook)[1]
