@@ -51,10 +51,10 @@ def main() -> int:
     found = []
     for name in Recipe.names():
         print(name, file=sys.stderr, flush=True)
-        if not (asked.work / f"{name}.json").is_file():
-            found.append(before.get(name, {"recipe": name, "refused": "not run"}))
-            continue
-        found.append(record.kept(asked.work / "ethos-u" / f"{name}.json", lambda one=name: figures(one, asked.work)))
+        row: dict[str, Any] = {"recipe": name, "refused": "not run"}
+        if (asked.work / f"{name}.json").is_file():
+            row = record.kept(asked.work / "ethos-u" / f"{name}.json", lambda one=name: figures(one, asked.work))
+        found.append(row if "on" in row else before.get(name, row))
     rows = [row for row in found if "on" in row]
     left = sum(there["on_cpu"] for row in rows for there in row["on"])
     facts = {"kind": "ethos-u", "vela": vela.version(), "npus": list(NPUS), "left_to_a_cpu": left, "rows": rows}

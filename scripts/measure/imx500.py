@@ -157,8 +157,11 @@ def figures(model: Any, rows: dict[str, np.ndarray]) -> dict[str, Any]:
         return {**row, "memory": json.loads(memory.read_text())}
 
 
-def of_recipe(name: str, work: Path) -> list[dict[str, Any]]:
-    """A row for each network of the recipe's run; of an architecture that another recipe has, that recipe's figures."""
+def of_recipe(name: str, work: Path, *, finished: bool) -> list[dict[str, Any]]:
+    """A row for each network of the recipe's run; of an architecture that another recipe has, that recipe's figures.
+
+    ``finished``: no network is converted that was not by now.
+    """
     try:
         run = Run.open(work / f"{name}-run")
         fitted = run.perturber()
@@ -170,7 +173,10 @@ def of_recipe(name: str, work: Path) -> list[dict[str, Any]]:
     calibration, _ = calibration_of(run, fitted)
     for model, network in fitted.models.items():
         digest = hashlib.sha256(network.to_json().encode()).hexdigest()[:16]
-        found = record.kept(work / "imx500" / f"{digest}.json", lambda n=network, m=model: figures(n, calibration[m]))
+        path = work / "imx500" / f"{digest}.json"
+        if finished and not path.is_file():
+            return [{"recipe": name, "refused": "not run"}]
+        found = record.kept(path, lambda n=network, m=model: figures(n, calibration[m]))
         rows.append({"recipe": name, "model": model, "architecture": digest, **found})
     return rows
 
@@ -181,6 +187,7 @@ def main() -> int:
     script = record.Script(__file__, __doc__, "mnist-prgan", out=OUT)
     script.add_argument("recipes", nargs="*", default=names, metavar="RECIPE", help="left out: all that ship")
     script.add_argument("--work", type=Path, default=WORK, help="folder of scripts/measure/converters.py")
+    script.add_argument("--finished", action="store_true", help="record what was converted, and convert nothing")
     asked = script.parse_args()
     if unknown := [name for name in asked.recipes if name not in names]:
         script.error(f"expected names of {', '.join(names)}; got {', '.join(unknown)}")
@@ -192,7 +199,7 @@ def main() -> int:
     ]
     for name in asked.recipes:
         print(name, file=sys.stderr, flush=True)
-        rows += of_recipe(name, asked.work)
+        rows += of_recipe(name, asked.work, finished=asked.finished)
     asked_for = f"import importlib.metadata as m; print(*map(m.version, {PACKAGES}))"
     python = str(pythons.folder() / "imx500" / "bin" / "python")
     versions = subprocess.run([python, "-c", asked_for], capture_output=True, text=True, check=True).stdout.split()
