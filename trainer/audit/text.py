@@ -268,7 +268,7 @@ def _rare(document: Mapping[str, Any]) -> str:
         return ""
     text = f" That is on average; a single code raises a chance by a factor of at most {upper(worst.value)}"
     rare = 1 - worst.more.get("share", 1)
-    return f"{text}, but for rare ones ({percent(rare)} of samples)." if rare else f"{text}."
+    return f"{text}, except for rare codes ({percent(rare)} of samples)." if rare else f"{text}."
 
 
 def _attacks_of(document: Mapping[str, Any]) -> int:
