@@ -72,10 +72,10 @@ def theirs_ms(path: Path, seconds: float, percentile: int) -> float:
     words = [str(app), "-m", str(path), *HOW.split(), "-t", str(max(1, round(seconds)))]
     words += ["-latency_percentile", str(percentile)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    found = re.search(r"(?:Median|percentile):\s+([\d.]+) ms", done.stdout)
+    found = re.search(r"(?:Median|percentile):\s+([\d.]+) (ms|us)", done.stdout)
     if done.returncode or found is None:
         raise DeviceFailed(f"benchmark_app ended with code {done.returncode}: {(done.stdout + done.stderr)[-300:]}")
-    return float(found[1])
+    return float(found[1]) / (1000 if found[2] == "us" else 1)
 
 
 def ours_ms(file: dict[str, Any], seconds: float, percentile: int) -> tuple[float, float]:
