@@ -292,7 +292,9 @@ def test_an_audit_ends_with_what_is_kept_what_leaks_how_sure_and_what_next():
     assert next_line.startswith("What next: Do not rely on it to hide less-than-five.")
 
 
-@pytest.mark.parametrize(("share", "ends"), [(1.0, "1.88."), (0.992, "1.88, except for rare codes (0.8 % of samples).")])
+@pytest.mark.parametrize(
+    ("share", "ends"), [(1.0, "1.88."), (0.992, "1.88, except for rare codes (0.8 % of samples).")]
+)
 def test_next_to_an_average_stands_what_one_code_shows(share, ends):
     made = document()
     more = {"kind": "certificate", "share": share}
