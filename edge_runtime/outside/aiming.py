@@ -70,7 +70,14 @@ def _show(
         os.close(handle)
     # They end what waits for the terminal, too, which may take nothing behind a line that hangs.
     numbers = (signal.SIGALRM, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)
-    before = {number: signal.signal(number, _interrupt) for number in numbers}
+    waits = [True]
+
+    def interrupt(number: int, _frame: Any) -> None:
+        if waits:
+            waits.clear()
+            raise InterruptedError(number, "signal")
+
+    before = {number: signal.signal(number, interrupt) for number in numbers}
     shown = False
     try:
         signal.setitimer(signal.ITIMER_REAL, max(until_s - clock(), 0.001))
@@ -89,6 +96,8 @@ def _show(
     except OSError:
         pass  # interrupted, or the terminal is gone
     finally:
+        with contextlib.suppress(InterruptedError):  # the clock may end it here; from here on no signal does
+            waits.clear()
         for number in numbers:
             signal.signal(number, signal.SIG_IGN)
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -107,10 +116,6 @@ def _show(
     if document.get("code"):
         kind = BadInput if document["code"] == 2 else DeviceFailed
         raise kind(document["problem"])
-
-
-def _interrupt(number: int, _frame: Any) -> None:
-    raise InterruptedError(number, "signal")
 
 
 def drawn(edges: bytes) -> bytes:

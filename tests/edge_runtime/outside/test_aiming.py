@@ -108,6 +108,23 @@ def test_it_ends_by_the_clock_and_the_service_has_its_camera_again(tmp_path, rea
         assert chr(0x28FF) * 48 in text
 
 
+def test_a_signal_while_it_ends_does_not_keep_it_from_ending(tmp_path, reader, monkeypatch):
+    usual, late, here = signal.signal, [], os.getpid()
+
+    def signal_late(number, handler):
+        if handler is signal.SIG_IGN and not late and os.getpid() == here:
+            late.append(number)
+            os.kill(here, signal.SIGALRM)
+        return usual(number, handler)
+
+    monkeypatch.setattr(aiming.signal, "signal", signal_late)
+    before = [signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGINT)]
+    aiming.run(endless, lent(tmp_path), reader.handle, time.monotonic() + 0.4, time.monotonic)
+    assert late
+    assert [signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGINT)] == before
+    assert (tmp_path / "back").exists()
+
+
 def test_a_clock_that_does_not_move_on_ends_nothing_early_and_a_past_time_shows_nothing(tmp_path, reader):
     aiming.run(endless, lent(tmp_path), reader.handle, 10.0, lambda: 10.0)
     assert (reader.shown, (tmp_path / "back").exists()) == (b"", True)

@@ -214,8 +214,8 @@ def test_a_perturber_that_lets_readings_through_is_said_to(allowed, said, finish
 def test_divergence_is_said_and_the_last_good_checkpoint_kept(finished, tmp_path, monkeypatch):
     import tensorflow as tf
 
-    def failing(networks, theta, section, real=prgan.training_step):
-        step, count = real(networks, theta, section), [0]
+    def failing(networks, theta, section, joint=None, real=prgan.training_step):
+        step, count = real(networks, theta, section, joint), [0]
 
         def with_nan(u, y):
             count[0] += 1
