@@ -80,7 +80,8 @@ def _show(
     before = {number: signal.signal(number, interrupt) for number in numbers}
     shown = False
     try:
-        signal.setitimer(signal.ITIMER_REAL, max(until_s - clock(), 0.001))
+        # It ends a call that waits. A loop that does not wait ends by itself, a little earlier.
+        signal.setitimer(signal.ITIMER_REAL, max(until_s - clock(), 0.001) + 0.02)
         data = b""
         while clock() < until_s:
             more = os.read(edges, EDGE_BYTES - len(data))
@@ -96,8 +97,10 @@ def _show(
     except OSError:
         pass  # interrupted, or the terminal is gone
     finally:
-        with contextlib.suppress(InterruptedError):  # the clock may end it here; from here on no signal does
+        try:  # noqa: SIM105 - a signal may come here, too, and would interrupt a call of suppress; none raises later
             waits.clear()
+        except InterruptedError:
+            pass
         for number in numbers:
             signal.signal(number, signal.SIG_IGN)
         signal.setitimer(signal.ITIMER_REAL, 0)
