@@ -150,7 +150,7 @@ def test_saved_sealed_and_audited_again_from_the_bundle(work, document):
     }
     assert best(again).figures["right"].value == best(document).figures["right"].value
     page = write_report(work / "run", work / "export", bundle, work / "report.html", pictures=True).read_text()
-    assert "<dt>What is sent</dt><dd>For each sample: frame, " in re.sub(r"<a [^>]*>|</a>", "", page)
+    assert "<dt>What is sent</dt><dd>For each sample: a frame (" in re.sub(r"<a [^>]*>|</a>", "", page)
     assert hashlib.sha256(bundle.read_bytes()).hexdigest() in page
     assert page.count("data:image/png") == 24
     assert "sealed with a development key" in page
