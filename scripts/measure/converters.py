@@ -10,6 +10,7 @@ on from it. Files of one artefact take turns, on one thread.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -216,7 +217,12 @@ class Made:
                 continue
             opened = [open_backend(one.format, one.data[m], one.entries[m], backend=backend) for m in one.data]
             calls = [each.bare_call(np.random.RandomState(0)) for each in opened]
-            yield backend, lambda calls=calls: [call() for call in calls]  # type: ignore[misc]
+            yield backend, functools.partial(_call_each, calls)
+
+
+def _call_each(calls: Sequence[Callable[[], Any]]) -> None:
+    for call in calls:
+        call()
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:

@@ -16,6 +16,7 @@ docs/results/privacy/stream-bounds.json.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -419,7 +420,7 @@ def main() -> int:
     seeds = []
     for seed in options.seeds:
         found = record.kept(options.runs / f"sent-{seed}.json", lambda seed=seed: released(seed, options.runs))
-        measure = lambda seed=seed, found=found: measured(seed, found, options.tracks, options.trees)  # noqa: E731
+        measure = functools.partial(measured, seed, found, options.tracks, options.trees)
         stays = record.kept(options.runs / f"measured-{seed}-{options.tracks}.json", measure)
         seeds.append({"seed": seed, "codes": opened(found)[0].codes, "stays": stays})
         print(f"seed {seed}: done", flush=True)

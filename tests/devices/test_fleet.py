@@ -59,6 +59,31 @@ def boards(count, folder):
     return load(folder / "boards.toml").boards
 
 
+@pytest.mark.parametrize(
+    ("words", "accepted"),
+    [
+        ([], (False, False)),
+        (["--accept", "again"], (True, False)),
+        (["--accept", "leak"], (False, True)),
+        (["--again"], (True, False)),  # as before 0.3
+    ],
+)
+def test_what_a_flash_of_all_accepts_is_accepted_on_each_board(edgeveil, tmp_path, monkeypatch, words, accepted):
+    wanted = []
+
+    def flash_target(*_, **given):
+        wanted.append(given["wanted"])
+        raise BadInput("enough")
+
+    monkeypatch.setattr(fleet, "flash_target", flash_target)
+    bundle = owners.bundle(tmp_path).path
+    owners.trust(tmp_path)
+    every = '[all]\nprofile = "workstation"\ntrust = "root"\n'
+    (tmp_path / "hall.toml").write_text(f'{every}[board.one]\naddress = "pi@one"\n[board.two]\naddress = "pi@two"\n')
+    edgeveil("flash", bundle, "--dry-run", *words)
+    assert [(one.again, one.accept_leak) for one in wanted] == [accepted] * 2
+
+
 def test_the_first_goes_alone_and_then_so_many_at_a_time(tmp_path):
     lock, under_way, most, order = threading.Lock(), set(), [], []
 

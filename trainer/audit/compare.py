@@ -249,7 +249,9 @@ def _other_attributes(
     def pose(label: Label, _counted: np.ndarray) -> Question:
         return smaller.pose(replace(z_rows, z=label.values), clean, input_, classes(label))
 
-    return other_attributes.asked(labels_of(rows), of_z, counted_z, prior_of, pose, asked.budget, asked.seed)
+    labels = labels_of(rows)
+    attacked = other_attributes.attack_labels(labels, of_z, counted_z, prior_of, pose, asked.budget, asked.seed)
+    return other_attributes.findings_of(*attacked, asked.seed)
 
 
 def _read(before: Readings, cluster: np.ndarray | None, asked: _Asked, names: tuple[str, str]) -> list[Finding]:

@@ -36,8 +36,8 @@ class Finding:
     value is an upper bound under the assumptions in ``text``, else it is what an attack or a reader reached.
     ``not_run`` is why there is no figure, and what it would need. ``more`` are further facts, as JSON: ``kind`` is what
     kind of finding it is (adaptive, fixed and transfer attacks; reader, guess, test, counting, part, curve, label,
-    side, probe, kept or hidden attribute, or the section that made it), ``about`` what tells findings of one kind and
-    name from each other.
+    side, probe, kept or hidden attribute, or the section that made it), ``about`` distinguishes findings of one kind
+    and name.
     """
 
     question: str
@@ -88,7 +88,7 @@ class Finding:
 
     @property
     def about(self) -> str:
-        """What tells findings of one kind and name from each other."""
+        """What distinguishes findings of one kind and name."""
         return str(self.more.get("about", ""))
 
     @property

@@ -46,7 +46,7 @@ HEAD = (
 _CHANGED = {"frame": "other frames", "label": "labels flipped", "code": "codes flipped"}
 _SURE = {
     LEAKS: "Surely: lower ends of 95 % intervals are above what is allowed, with allowance for the number of attacks.",
-    BOUNDED: "Of every attack, tried or not:",
+    BOUNDED: "As surely as what its bound assumes is true, of every attack, tried or not.",
     NOTHING_FOUND: "No guarantee: {attacks} attacks were tried on {rows:,} test rows; a stronger one may find more.",
     CANNOT_TELL: "Not shown either way: on {rows:,} test rows, intervals of {attacks} attacks reach above the limit.",
 }

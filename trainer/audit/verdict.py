@@ -263,7 +263,7 @@ def _gains(rows: Sequence[Answer], mine: Sequence[Finding]) -> Iterator[_Shown]:
 def _least(one: Finding) -> str:
     """Bits that are sure, and their estimate where nothing is."""
     low, value = one.interval[0], one.value or 0.0
-    estimate = f"{value:.3f} bits" if value >= SMALLEST else f"something, less than {SMALLEST:g} bits"
+    estimate = f"{value:.3f} bits" if value >= SMALLEST else f"something, by estimate less than {SMALLEST:g} bits"
     return estimate if low is None or low < SMALLEST else f"at least {low:.3f} bits"
 
 

@@ -58,7 +58,6 @@ MOVED = {
 }
 CAMERA = {"capture": "frame", "size": "size", "crop": "crop"}
 SERIES = ("rate", "channels", "window", "hop", "time")
-TRUST_KEYS = ("product", "index-stale-days", "runtime", "require", "floor", "policy")  # of edgeveil trust set
 # Options, of a command or of all: the new command, where it changes too, and the new option, or none. {} stands for
 # the value where it is not the next word; name={} without dashes is a word, NAME={} a variable of the environment.
 MOVED_OPTIONS = {
@@ -96,7 +95,10 @@ MOVED_OPTIONS = {
     "trust init --runtime": ("", "--key runtime={}"),
     "trust init --root-key": ("", "--key root={}"),
     "trust rotate --root-key": ("", "--key {}"),
-    **{f"trust set --{key}": ("", f"{key}={{}}") for key in TRUST_KEYS},
+    **{
+        f"trust set --{key}": ("", f"{key}={{}}")
+        for key in ("product", "index-stale-days", "runtime", "require", "floor", "policy")
+    },
     **{f"flash --{word}": ("", f"--accept {word}") for word in ("again", "new-ledger")},
     "flash --accept-leak": ("", "--accept leak"),
     "fleet flash --again": ("", "--accept again"),
@@ -290,6 +292,10 @@ def modern(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
     if words[0] in ("flash", "bench") or (words[0] == "audit" and {"board", "--on"} & {*words}):
         words, file = _without(words, "--boards")
         variables |= {f"EDGEVEIL_{name[2:].upper()}": value for name, value in file.items()}
+    if words[0] in ("board", "fleet"):  # the file of a site last, so that the verb is the second word
+        first = ["--boards", words[1]] if words[1:2] and words[1].endswith(".toml") else words[1:2]
+        words, file = _without([words[0], *first, *words[2:]], "--boards")
+        words += [word for pair in file.items() for word in pair]
 
     def note(old: str, new: str) -> None:
         notes[f"warning: {old} is now {new}. This version takes the old name, {LAST} refuses it."] = None

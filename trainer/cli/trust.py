@@ -13,7 +13,7 @@ import typer
 
 from edgeveil.edge_runtime.errors import BadInput, nearest
 from edgeveil.trainer.cli.common import Json, NoPassphrase, new_passphrase, passphrase_of, print_either, print_view
-from edgeveil.trainer.cli.tree import TRUST_KEYS, trust
+from edgeveil.trainer.cli.tree import trust
 from edgeveil.trainer.progress import say
 
 if TYPE_CHECKING:
@@ -139,6 +139,21 @@ def sign(
     _print(_open(folder).sign(key, passphrase=passphrase_of(key)), as_json)
 
 
+# Keys of trust set: those of one signature, and those of which each is a signature of its own.
+TOGETHER = {
+    "product": "name of the bundles and of the update index that boards take",
+    "index-stale-days": "stop the service so long after the last new index (0: never)",
+    "runtime": "edge runtime that may run as root, a .pyz file or its SHA-256; once for each of them",
+}
+ALONE = {
+    "require": "the least security version that boards accept; it goes up alone",
+    "floor": "lower the floor of boards to that security version, once, to go back to an older release; they take it "
+    "with edgeveil-edge trust",
+    "policy": "sign policy.json, what bundles must hide (docs/how-to/trust-and-policy.md), for boards in use: "
+    "edgeveil-edge policy installs it. New boards get it with their first flash",
+}
+
+
 @trust.command(
     "set",
     epilog="Examples: edgeveil trust set root product=hall index-stale-days=30; edgeveil trust set root require=5; "
@@ -150,13 +165,8 @@ def settings(
         list[str] | None,
         typer.Argument(
             metavar="KEY=VALUE...",
-            help="Of one signature: product, the name of the bundles and of the update index that boards take; "
-            "index-stale-days, after which without a newer index the service stops (0: never); runtime, an edge "
-            "runtime that may run as root, a .pyz file or its SHA-256, once for each of them. Or alone: require, the "
-            "least security version that boards accept, which goes up alone; floor, to which boards lower it once, to "
-            "go back to an older release, with edgeveil-edge trust; policy, the policy.json to sign, what bundles must "
-            "hide (docs/how-to/trust-and-policy.md), which edgeveil-edge policy installs on boards in use, and the "
-            "first flash on new ones.",
+            help=f"{'; '.join(f'{key}: {text}' for key, text in TOGETHER.items())}. "
+            f"Alone, {'; '.join(f'{key}: {text}' for key, text in ALONE.items())}.",
         ),
     ] = None,
     upgrade: Annotated[
@@ -169,12 +179,10 @@ def settings(
     as_json: Json = False,
 ) -> None:
     """Change what boards hold bundles, the index of updates and their runtime to."""
-    given, shared = _changes(changes or ()), {"product", "index-stale-days", "runtime"}
-    if bool(given.keys() & shared) + len(given.keys() - shared) + upgrade != 1:
-        raise BadInput(
-            "One change was expected: product=, index-stale-days= and runtime= together, or require=, floor=, policy= "
-            "or --upgrade alone."
-        )
+    given = _changes(changes or ())
+    if bool(given.keys() & TOGETHER.keys()) + len(given.keys() & ALONE.keys()) + upgrade != 1:
+        together, alone = ("=, ".join(keys) for keys in (TOGETHER, ALONE))
+        raise BadInput(f"One change was expected: {together}= together, or {alone}= or --upgrade alone.")
     passphrase, opened = _passphrase(folder), _open(folder)
     if "policy" in given:
         _policy(opened, Path(given["policy"][-1]), passphrase, as_json)
@@ -196,12 +204,13 @@ def settings(
 def _changes(words: Sequence[str]) -> dict[str, list[str]]:
     """The values of each key. Raises ``BadInput`` for a word that is no KEY=VALUE of a key that there is."""
     given: dict[str, list[str]] = {}
+    keys = (*TOGETHER, *ALONE)
     for word in words:
         key, equals, value = word.partition("=")
-        if key not in TRUST_KEYS or not equals:
-            near = nearest(key, TRUST_KEYS)
+        if key not in keys or not equals:
+            near = nearest(key, keys)
             meant = f" Did you mean {near}=?" if near else ""
-            raise BadInput(f"Expected KEY=VALUE with a key of {', '.join(TRUST_KEYS)}; got {word}.{meant}")
+            raise BadInput(f"Expected KEY=VALUE with a key of {', '.join(keys)}; got {word}.{meant}")
         given.setdefault(key, []).append(value)
     twice = [key for key, values in given.items() if len(values) > 1 and key != "runtime"]
     if twice:

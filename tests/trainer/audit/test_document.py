@@ -316,7 +316,7 @@ def test_a_bound_stands_with_its_assumptions_where_it_is_asked_how_sure_that_is(
     ):
         made["verdict"] = {"word": word, "line": "", "findings": findings_of, "reasons": [], "needed": None}
         (sure,) = (line for line in summary(made).splitlines() if line.startswith("How sure"))
-        assert ("Of every attack, tried or not: For one sample, at most 64.0 %." in sure) is shown
+        assert ("of every attack, tried or not. For one sample, at most 64.0 %." in sure) is shown
 
 
 def test_what_is_promised_is_said():

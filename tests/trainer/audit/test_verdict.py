@@ -89,7 +89,7 @@ def test_an_effect_that_is_sure_and_tiny_is_said_with_its_size():
     assert found["line"].endswith(found["reasons"][-1])
     assert len(found["findings"]) == 2
     smaller = judged(document(0.61, 0.0002, p=0.001))["reasons"][-1]
-    assert "an attack surely gains something, less than 0.001 bits per sample (p = 0.001)" in smaller
+    assert "an attack surely gains something, by estimate less than 0.001 bits per sample (p = 0.001)" in smaller
     made["permutation"]["gain"] = 0.06
     assert judged(made)["word"] == LEAKS
 

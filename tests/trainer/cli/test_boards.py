@@ -161,6 +161,12 @@ def test_what_a_flash_leaves_out_is_as_the_file_has_it(asked, edgeveil, monkeypa
     assert elsewhere == ("ssh://pi@elsewhere", "/opt/edgeveil", "workstation", "keys", Wanted())
     code, said = edgeveil("flash x.veil --on pi@elsewhere --for workstation")
     assert (code, "trust is missing; give --trust" in said) == (2, True)
+    words = "flash x.veil --on pi@elsewhere --for workstation --trust keys --accept"
+    for accepted, wanted in (("leak", Wanted(accept_leak=True)), ("new-ledger", Wanted(new_ledger=True))):
+        edgeveil(f"{words} {accepted}")
+        assert calls[-1][4] == wanted
+    code, said = edgeveil(f"{words} all")
+    assert (code, "'again', 'leak', 'new-ledger'" in said, len(calls)) == (2, True, 5)
 
 
 def test_a_time_that_is_none_is_the_users_mistake(edgeveil):

@@ -198,11 +198,11 @@ def section(
         return counted_prior(dataset.y[learn], label.values[learn], shape)
 
     labels = labels_of(Labelled.from_dataset(dataset))
-    attacked, skipped = _attacked(labels, most, prior(dataset), prior_of, pose, budget, seed)
+    attacked, skipped = attack_labels(labels, most, prior(dataset), prior_of, pose, budget, seed)
     whole = {name: one.names for name, one in dataset.known.items()}  # of others rare classes are one
     alone = {one.label.name: one.attack for one in attacked[1:] if one.label.names == whole.get(one.label.name)}
     of_each = attributes.hidden(dataset, of_z, alone)
-    findings = [*_findings(attacked, skipped, seed, parts={one.question for one in of_each}), *of_each]
+    findings = [*findings_of(attacked, skipped, seed, parts={one.question for one in of_each}), *of_each]
     return [replace(one, of=of) for one in findings]
 
 
@@ -211,21 +211,7 @@ def quicker(budget: Budget) -> Budget:
     return replace(budget, macs=budget.macs / QUICKER, seeds=1)
 
 
-def asked(
-    labels: tuple[list[Label], list[tuple[str, str]]],
-    of_z: Scored,
-    prior_of_z: np.ndarray,
-    prior_of: Callable[[Label], np.ndarray],
-    pose: Callable[[Label, np.ndarray], Question],
-    budget: Budget,
-    seed: int,
-) -> list[Finding]:
-    """The findings about ``labels`` (``labels_of``). ``prior_of`` says P(label|y), ``pose`` puts a label with its
-    prior in the place of z."""
-    return _findings(*_attacked(labels, of_z, prior_of_z, prior_of, pose, budget, seed), seed)
-
-
-def _attacked(
+def attack_labels(
     labels: tuple[list[Label], list[tuple[str, str]]],
     of_z: Scored,
     prior_of_z: np.ndarray,
@@ -234,7 +220,10 @@ def _attacked(
     budget: Budget,
     seed: int,
 ) -> tuple[list[_Found], list[tuple[str, str]]]:
-    """As ``asked``: the attack on z and on each label, and which were not attacked, with the reason."""
+    """The attack on z and on each of ``labels`` (``labels_of``), and which were not attacked, with the reason.
+
+    ``prior_of`` computes P(label|y), ``pose`` puts a label with its prior in the place of z.
+    """
     (z, *others), skipped = labels
     attacked = [_Found(z, of_z, prior_of_z)]
     for place, label in enumerate(others):
@@ -254,7 +243,7 @@ def _attacked(
     return attacked, skipped
 
 
-def _findings(
+def findings_of(
     attacked: list[_Found], skipped: list[tuple[str, str]], seed: int, *, parts: Collection[str] = ()
 ) -> list[Finding]:
     """What the attacks found; ``parts`` are the attributes of a joint z, whose classes are not named either."""
