@@ -28,7 +28,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.datasets.base import Dataset
-from edgeveil.trainer.datasets.loaders.mulan import checked_features, checked_labels
+from edgeveil.trainer.datasets.readings import checked_features, checked_labels
 from edgeveil.trainer.datasets.samples import Stored, applied, extremes, pieces
 from edgeveil.trainer.graphs import keras_file
 from edgeveil.trainer.graphs.pt2 import read_pt2

@@ -27,7 +27,7 @@ from edgeveil.trainer.audit.subject import KERAS, Subject, perturb_rows
 from edgeveil.trainer.audit.verdict import held_to, judge, limits_of
 from edgeveil.trainer.child_processes import Engine
 from edgeveil.trainer.datasets.base import PARTS
-from edgeveil.trainer.datasets.readings import EXTREMES
+from edgeveil.trainer.datasets.ranges import EXTREMES
 from edgeveil.trainer.datasets.slicing import sampled
 from edgeveil.trainer.graphs.prediction import asked_once
 from edgeveil.trainer.interrupts import whole_steps

@@ -19,7 +19,7 @@ from edgeveil.edge_runtime.manifest.count import parse_count
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.trainer.audit.findings import SENT, STREAM_BOUND, Finding, findings
 from edgeveil.trainer.audit.verdict import EARLIER, board_name, column_title, sentences, verdict
-from edgeveil.trainer.datasets.readings import EXTREMES
+from edgeveil.trainer.datasets.ranges import EXTREMES
 from edgeveil.trainer.recipe.training_sections import revealed
 
 SCHEMA = 2

@@ -15,8 +15,16 @@ from edgeveil.edge_runtime.late_imports import film_name, opencv
 from edgeveil.edge_runtime.sources.images import SUFFIXES, read_picture
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.audit.pairs import Order, Pairs, offset, paired
-from edgeveil.trainer.datasets.loaders.npz import KNOWN, known_labels, read_arrays
-from edgeveil.trainer.datasets.readings import SMALLEST_SIDE, Readings, checked_samples, class_numbers
+from edgeveil.trainer.datasets.loaders.npz import read_arrays
+from edgeveil.trainer.datasets.readings import (
+    CONSENT,
+    KNOWN,
+    SMALLEST_SIDE,
+    Readings,
+    checked_samples,
+    class_numbers,
+    labelled_arrays,
+)
 
 NEEDED, OPTIONAL = ("y", "z"), ("subject", "session")
 
@@ -175,8 +183,6 @@ def _note(what: str, sizes: set[tuple[int, int]], to: tuple[int, int]) -> str:
 
 # Pairs from files: two .npz files, two folders of pictures, or two films.
 
-GROUPS = ("subject", "groups", "session")
-
 
 def read_pairs(before: Path, after: Path, *, labels: Path | None = None, order: Order = "test") -> Pairs:
     """Read what ``before`` and ``after`` name: both .npz, both folders, or both films. Raises ``BadInput``."""
@@ -209,14 +215,16 @@ def _kind(path: Path) -> str:
 def _npz(before: Path, after: Path, labels: Path | None, order: Order) -> Pairs:
     first = read_arrays(before, needed=("x",) if labels else ("x", "y", "z"))
     second = read_arrays(after, needed=("x", "y", "z") if order == "shuffled" else ("x",))
+    for arrays in (first, second):
+        arrays.pop(CONSENT, None)  # whose record may be shown: of no use here
     x, x_after = checked_samples(first["x"], before), checked_samples(second["x"], after)
     if labels is not None:
         given = read_labels(labels, key=None)
         of_rows(given, [str(i) for i in range(len(x))], labels, what="row")
         first = {"x": x, **given.columns}
-    raw = _labelled(x, first, labels or before)
+    raw = labelled_arrays(x, first, labels or before)
     if order == "shuffled":
-        return Pairs(raw, _same_classes(_labelled(x_after, second, after), raw), order)
+        return Pairs(raw, _same_classes(labelled_arrays(x_after, second, after), raw), order)
     for name in ("y", "z"):
         if name in second and len(x_after) == len(x):
             own, names = class_numbers(second[name], name, len(x_after), after)
@@ -228,24 +236,6 @@ def _npz(before: Path, after: Path, labels: Path | None, order: Order) -> Pairs:
                     "another order. Put them in one order, or give --rows shuffled to use each file's own labels."
                 )
     return paired(raw, x_after, order=order)
-
-
-def _labelled(x: np.ndarray, arrays: dict[str, np.ndarray], path: Path) -> Readings:
-    (y, y_names), (z, z_names) = (class_numbers(arrays[name], name, len(x), path) for name in ("y", "z"))
-    groups = {name: class_numbers(arrays[name], name, len(x), path)[0] for name in GROUPS if name in arrays}
-    if "subject" in groups and "groups" in groups:
-        raise BadInput(f"{path}: `groups` is another name for `subject`; got both. Leave one out.")
-    return Readings(
-        x,
-        y,
-        z,
-        y_names,
-        z_names,
-        "vector" if x.ndim == 2 else "image",
-        subject=groups.get("subject", groups.get("groups")),
-        session=groups.get("session"),
-        known=known_labels(arrays, len(x), path),
-    )
 
 
 def _same_classes(after: Readings, before: Readings) -> Readings:

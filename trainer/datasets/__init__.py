@@ -9,13 +9,14 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets import joint, prior, slicing
-from edgeveil.trainer.datasets.base import Dataset, Sampling, Slices, units_of
+from edgeveil.trainer.datasets.base import Dataset, Sampling, Slices
 from edgeveil.trainer.datasets.columns import read_recordings, read_table
 from edgeveil.trainer.datasets.encoding import of_table
 from edgeveil.trainer.datasets.loaders import films, formats, image_folder, npz, recordings
 from edgeveil.trainer.datasets.loaders.captured import captured
-from edgeveil.trainer.datasets.readings import OF_PEOPLE, OF_RELEASES, Readings, input_spec, without_range
-from edgeveil.trainer.recipe.data_section import PICTURES, SETS, Data, Series, format_of
+from edgeveil.trainer.datasets.ranges import OF_PEOPLE, OF_RELEASES, input_spec, without_range
+from edgeveil.trainer.datasets.readings import Readings, check_windows
+from edgeveil.trainer.recipe.data_section import PICTURES, SETS, format_of
 
 if TYPE_CHECKING:
     from edgeveil.trainer.recipe.schema import Recipe
@@ -30,11 +31,12 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
     NaN, wrong shapes, too few rows of a class, an impossible prior.
     """
     public = _public(recipe)
-    readings, joint_classes = joint.joined(_read(recipe), recipe.data)
+    readings = _read(recipe).named(recipe.data.targets[0], recipe.data.sensitives[0])
+    readings, joint_classes = joint.joined(readings, recipe.data)
     cluster, cluster_kind = slicing.clusters(readings.z, subject=readings.subject, session=readings.session)
     units = None
     if recipe.private is not None:
-        units = units_of(
+        units = slicing.units_of(
             len(readings.y),
             recipe.private.unit,
             subject=readings.subject,
@@ -66,9 +68,7 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
     training = slices.training()
     y, z = readings.y[training], readings.z[training]
     slicing.check_hidden(y, z)
-    if "z" in joint_classes:
-        for name in recipe.data.sensitives:
-            joint.refuse_told(name, readings.known[name].values[training], recipe.data.target, y)
+    hidden = joint.priced(recipe.data, readings.known, slices=slices)
     unbounded = recipe.perturber.unbounded
     if unbounded:
         readings = without_range(readings, homogeneous=recipe.data.homogeneous)
@@ -94,7 +94,7 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
         cluster_kind=cluster_kind,
         attributes=readings.attributes,
         known=readings.known,
-        priced=prior.priced(recipe.data, readings.known, slices=slices),
+        priced=hidden,
         joint=joint_classes,
         labels=readings.labels,
         consent=readings.consent,
@@ -124,44 +124,28 @@ def _read(recipe: Recipe) -> Readings:
 
 def own(recipe: Recipe, kind: str, path: Path) -> Readings:
     """The user's own data of a recipe. Raises ``BadInput``."""
-    data, capture = recipe.data, recipe.capture
-    if data.series is not None:
-        return _own_series(data, kind, path, data.series)
-    if data.columns is not None and kind not in PICTURES:
-        table = read_table(kind, path, data.columns.missing, data.columns.x)
-        if format_of(kind) and (table.arrays or data.columns.x):
-            labels = None if data.labels is None else Path(data.labels)
-            return formats.load(table, data.columns, capture, labels=labels)
-        if capture is not None:
-            raise BadInput("`[capture]` makes samples of a sensor's frames, and a table has none: leave it out.")
-        return of_table(table, data.columns)
-    if data.columns is not None and data.labels is not None:
+    data, series, sampling = recipe.data, recipe.data.series, None
+    if series is not None:
+        sampling = Sampling(float(series.rate_hz or 0), tuple(series.channels or ()), tuple(series.units or ()))
+    capture = recipe.capture if series is None else None
+    labels = None if data.labels is None else Path(data.labels)
+    if data.columns is None:
+        readings = npz.load(path, wanted=data.wanted, series=sampling)
+        readings = readings if capture is None else captured(readings, capture, path)
+    elif labels is not None and kind in PICTURES:
         load_pictures = films.load if kind == "video" else image_folder.load
-        return load_pictures(path, Path(data.labels), data.columns, capture)
-    readings = npz.load(path, wanted=data.wanted)
-    return readings if capture is None else captured(readings, capture, path)
-
-
-def _own_series(data: Data, kind: str, path: Path, series: Series) -> Readings:
-    sampling = Sampling(float(series.rate_hz or 0), tuple(series.channels or ()), tuple(series.units or ()))
-    if data.columns is not None and not data.windows:
-        labels = None if data.labels is None else Path(data.labels)
+        return load_pictures(path, labels, data.columns, capture)
+    elif series is not None and sampling is not None and not data.windows:
         recorded, of_roles = read_recordings(kind, path, data.columns, sampling.channels, labels)
         return recordings.windows_of(recorded, of_roles, sampling, series, path)
-    if data.columns is not None:
-        table = read_table(kind, path, data.columns.missing, data.columns.x)
-        readings = formats.load(table, data.columns, series=sampling)
     else:
-        readings = npz.load(path, wanted=data.wanted, series=sampling)
-    if series.hop is not None and series.hop > readings.x.shape[1]:
-        raise BadInput(
-            f"{path}: its windows have {readings.x.shape[1]} steps, and `data.series.hop` is {series.hop}: expected at "
-            "most as many, or steps between two windows would be lost. Lower it."
-        )
-    still = np.flatnonzero(recordings.still_windows(readings.x))
-    if len(still):
-        raise BadInput(
-            f"{path}: {len(still)} of {len(readings.x)} windows do not move, as where a sensor is stuck, and a device "
-            f"drops such windows; the first is {still[0]}. Leave them out."
-        )
+        table = read_table(kind, path, data.columns.missing, data.columns.x)
+        if format_of(kind) and (series is not None or table.arrays or data.columns.x):
+            readings = formats.load(table, data.columns, capture, labels=labels, series=sampling)
+        elif capture is not None:
+            raise BadInput("`[capture]` makes samples of a sensor's frames, and a table has none: leave it out.")
+        else:
+            readings = of_table(table, data.columns)
+    if series is not None:
+        check_windows(readings.x, series, path)
     return readings

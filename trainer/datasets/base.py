@@ -10,9 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.stages.preprocess import to_raw, to_unit
-from edgeveil.trainer.datasets.samples import applied
+from edgeveil.trainer.datasets.samples import applied, pieces
 
 # The units that [private] guards, cut into slices by a keyed hash of each one's own number.
 #
@@ -22,7 +21,6 @@ from edgeveil.trainer.datasets.samples import applied
 
 
 Kind = Literal["subject", "row"]
-WORD = 2.0**-64
 
 
 @dataclass(frozen=True)
@@ -47,48 +45,6 @@ class Units:
         order = np.argsort(self.number[rows], kind="stable")
         starts = np.flatnonzero(np.diff(self.number[rows][order])) + 1
         return np.split(order, starts)
-
-
-def units_of(
-    rows: int,
-    asked: Kind | None,
-    *,
-    subject: np.ndarray | None,
-    session: np.ndarray | None,
-    kept_whole: Literal["subject", "session"] | None,
-    people: bool,
-    seed: int,
-) -> Units:
-    """The units of [private] of so many rows; ``subject`` and ``session`` are the data's own numbers of them (rows,).
-
-    What is ``kept_whole`` stays in one slice, also where rows are guarded. ``people``: the data say whose a row is.
-
-    Raises ``BadInput`` where people are to be guarded whom the data do not name, or of whom z has too few.
-    """
-    if asked == "subject" and not people:
-        raise BadInput('`private.unit` is "subject", and these data do not say whose a row is. Add it, or write "row".')
-    kind: Kind = asked or ("subject" if people else "row")
-    if kind == "subject" and kept_whole != "subject":
-        raise BadInput(
-            "z nearly says who it is, so slices of different people have no classes of z in common: [private] can "
-            'guard the rows of these data, with `private.unit = "row"`, and not the people.'
-        )
-    own = np.arange(rows)
-    together = [own]
-    if kept_whole is not None:
-        together = [one for one in (subject, session if kept_whole == "session" else None) if one is not None]
-    number = together[0] if kind == "subject" else own
-    return Units(kind, number, *_hashed(together, seed))
-
-
-def _hashed(numbers: list[np.ndarray], seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two values in [0, 1) of each row (N,), of its numbers alone."""
-    rows, back = np.unique(np.stack(numbers, axis=1), axis=0, return_inverse=True)
-    key = f"edgeveil slices {seed}".encode()
-    digests = b"".join(hashlib.blake2b(repr(row).encode(), key=key, digest_size=16).digest() for row in rows.tolist())
-    values = np.frombuffer(digests, np.uint64).reshape(-1, 2) * WORD
-    first, second = np.minimum(values, 1 - 2.0**-53)[back.reshape(-1)].T
-    return first, second
 
 
 SliceName = Literal["classifiers", "perturber", "attack", "test"]
@@ -244,10 +200,10 @@ class Dataset:
     ``theta`` is MED(z|y), shape (classes of y, classes of z), rows summing to 1: the public prior completed by
     maximum entropy (eq. 3). ``cluster`` (N,) numbers the independent units (subject or session; None if every row
     is its own): intervals are taken over them. ``attributes`` are further properties by name, float64 (N,); ``known``
-    are all labels that the data set has, by name, those of y and z among them. ``priced`` is what a perturber must hide
-    (priced.py); None: z alone. ``joint`` has, by "y" and "z", what the classes of a label of several attributes are.
-    ``consent`` (N,) says which sample may be shown in place of another (a donor); None if consent is not known.
-    ``units`` are those that [private] guards; None without it. ``seed`` is that of the cuts within slices.
+    are all labels that the data set has, by name, those of y and z among them. ``priced`` is what a perturber must
+    hide (``joint.priced``); None: z alone. ``joint`` has, by "y" and "z", what the classes of a label of several
+    attributes are. ``consent`` (N,) says which sample may be shown in place of another (a donor); None if consent is
+    not known. ``units`` are those that [private] guards; None without it. ``seed`` is that of the cuts within slices.
     ``homogeneous`` vectors end in a feature that is 1.
     """
 
@@ -314,6 +270,15 @@ class Dataset:
         counts = np.zeros((len(self.y_names), len(self.priced.names)))
         np.add.at(counts, (self.y[rows], z[rows]), 1.0)
         return replace(self, z=z, z_names=self.priced.names, theta=counts / counts.sum(axis=1, keepdims=True))
+
+    def sha256(self) -> str:
+        """The hash of samples and labels, by which a run knows its data again."""
+        h = hashlib.sha256()
+        for array in (self.x, self.y, self.z):
+            h.update(f"{array.dtype}{array.shape}".encode())
+            for _, some in pieces(array):
+                h.update(np.ascontiguousarray(some).data)
+        return h.hexdigest()
 
     def unit(self, x: np.ndarray) -> np.ndarray:
         """Raw samples (n, ...) to the unit cube the networks work in; float32 (n, *input.shape)."""

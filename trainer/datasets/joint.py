@@ -15,8 +15,9 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import AND, MOST_CLASSES
-from edgeveil.trainer.datasets.base import Joint, Known
+from edgeveil.trainer.datasets.base import Joint, Known, Slices
 from edgeveil.trainer.datasets.readings import Readings
+from edgeveil.trainer.measures.enough import SLICE_ROWS
 from edgeveil.trainer.recipe.data_section import Data
 from edgeveil.trainer.recipe.messages import nearest
 
@@ -26,16 +27,11 @@ MOST_LETTERS = 200  # of the name of a class in a manifest
 def joined(readings: Readings, data: Data) -> tuple[Readings, dict[str, Joint]]:
     """The readings with the joint labels that the recipe lists as y and z, and what their classes are.
 
-    ``readings`` have the first attribute of each list as y and z; the others are among their known labels. ``known`` of
-    what is returned has y and z under their names, and each attribute of a list. Raises ``BadInput``: no such label,
-    more joint classes than a manifest names, or two of one name.
+    ``readings`` have the first attribute of each list as y and z; it and the others are among their known labels, and
+    so are the joint labels of what is returned. Raises ``BadInput``: no such label, more joint classes than a manifest
+    names, or two of one name.
     """
-    known = {
-        data.targets[0]: Known.from_values(readings.y, readings.y_names),
-        data.sensitives[0]: Known.from_values(readings.z, readings.z_names),
-        **readings.known,
-    }
-    joint = {}
+    known, joint = readings.known, {}
     for role, key, names in (("y", "target", data.targets), ("z", "sensitive", data.sensitives)):
         if len(names) == 1:
             continue
@@ -95,3 +91,57 @@ def _check(classes: tuple[str, ...], key: str, names: list[str]) -> None:
     if long is not None or len(set(classes)) < len(classes):
         what = "two joint classes have one name" if long is None else f'"{long[:40]}..." is longer than {MOST_LETTERS}'
         raise BadInput(f"`data.{key}`: {what}: rename the classes of {listed}.")
+
+
+# What a perturber must hide: the joint label of all sensitive attributes, each in the finest form that is known.
+#
+# Who hides "less than five" alone may send codes that tell "less than six". Every grouping and every threshold of
+# a label is a function of it, so by data processing a code tells no more about any of them than about the label
+# itself, and no more about each of several attributes than about all of them jointly: one price, on the joint label,
+# covers all.
+
+
+def priced(data: Data, known: Mapping[str, Known], *, slices: Slices) -> Known | None:
+    """The joint label of ``data.sensitive`` and ``data.also_sensitive`` under ``data.family``; None where it is z.
+
+    ``known`` are the data set's labels of all rows. Raises ``BadInput`` for an unknown label, one that is y or follows
+    from it, also of several that z joins, one without an order where thresholds are asked for, a family where nothing
+    finer than two classes is known, and a joint label of too many classes for the rows.
+    """
+    training = slices.training()
+    y = known[data.target].values[training]
+    for name in data.sensitives if len(data.sensitives) > 1 else ():
+        refuse_told(name, known[name].values[training], data.target, y)
+    if not data.also_sensitive and data.family is None:
+        return None
+    chosen = []
+    for name in dict.fromkeys([data.sensitive, *(data.also_sensitive or [])]):
+        label = label_of(known, name, "sensitive")
+        if name != data.sensitive:
+            refuse_told(name, label.values[training], data.target, y)
+        chosen.append(name if data.family is None else finest(name, known))
+        if data.family == "thresholds" and not known[chosen[-1]].ordered:
+            raise BadInput(
+                f'`data.family`: "thresholds" are of labels with an order, and "{chosen[-1]}" has none: take "finest".'
+            )
+    joint, _ = joint_of({name: known[name] for name in dict.fromkeys(chosen)})
+    if data.family in ("groupings", "thresholds") and len(joint.names) == 2:
+        raise BadInput(
+            f'`data.family`: "{data.sensitive}" has two classes and no label in these data is finer, so it has no '
+            f"other {data.family}: add a finer label to the data (label_NAME), or leave `data.family` out."
+        )
+    cells = len(np.unique(np.stack([known[data.target].values, joint.values])[:, training], axis=1).T)
+    rows = len(slices.perturber)
+    if rows < SLICE_ROWS * cells and len(joint.names) > len(known[data.sensitive].names):
+        raise BadInput(
+            f"`data.sensitive`: {' and '.join(dict.fromkeys(chosen))} make {cells:,} classes with y, too many for the "
+            f"{rows:,} rows that codes are learned from ({SLICE_ROWS} for each are needed): name fewer or coarser "
+            "attributes, or leave `data.family` out."
+        )
+    return joint
+
+
+def finest(name: str, known: Mapping[str, Known]) -> str:
+    """The label of most classes that tells ``name``: each of its classes comes with one class of ``name``."""
+    tells = [one for one in known if follows(known[name].values, known[one].values)]
+    return max(tells, key=lambda one: (len(np.unique(known[one].values)), one == name))

@@ -7,10 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.base import Joint, Known, Slices
-from edgeveil.trainer.datasets.joint import follows, joint_of, label_of, refuse_told
-from edgeveil.trainer.measures.enough import SLICE_ROWS
-from edgeveil.trainer.recipe.data_section import Data
+from edgeveil.trainer.datasets.base import Joint
 from edgeveil.trainer.recipe.training_sections import TablePrior, TrainingPrior
 
 # Probabilities are written in decimals: 1/3 three times over may miss 1 by this much.
@@ -139,54 +136,3 @@ def check_possible(
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(f'"{name}"' for name in names[:8])
     return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-
-
-# What a perturber must hide: the joint label of all sensitive attributes, each in the finest form that is known.
-#
-# Who hides "less than five" alone may send codes that tell "less than six". Every grouping and every threshold of
-# a label is a function of it, so by data processing a code tells no more about any of them than about the label
-# itself, and no more about each of several attributes than about all of them jointly: one price, on the joint label,
-# covers all.
-
-
-def priced(data: Data, known: Mapping[str, Known], *, slices: Slices) -> Known | None:
-    """The joint label of ``data.sensitive`` and ``data.also_sensitive`` under ``data.family``; None where it is z.
-
-    ``known`` are the data set's labels of all rows. Raises ``BadInput`` for an unknown label, one that is y or follows
-    from it, one without an order where thresholds are asked for, a family where nothing finer than two classes is
-    known, and a joint label of too many classes for the rows.
-    """
-    if not data.also_sensitive and data.family is None:
-        return None
-    training = slices.training()
-    chosen = []
-    for name in dict.fromkeys([data.sensitive, *(data.also_sensitive or [])]):
-        label = label_of(known, name, "sensitive")
-        if name != data.sensitive:
-            refuse_told(name, label.values[training], data.target, known[data.target].values[training])
-        chosen.append(name if data.family is None else finest(name, known))
-        if data.family == "thresholds" and not known[chosen[-1]].ordered:
-            raise BadInput(
-                f'`data.family`: "thresholds" are of labels with an order, and "{chosen[-1]}" has none: take "finest".'
-            )
-    joint, _ = joint_of({name: known[name] for name in dict.fromkeys(chosen)})
-    if data.family in ("groupings", "thresholds") and len(joint.names) == 2:
-        raise BadInput(
-            f'`data.family`: "{data.sensitive}" has two classes and no label in these data is finer, so it has no '
-            f"other {data.family}: add a finer label to the data (label_NAME), or leave `data.family` out."
-        )
-    cells = len(np.unique(np.stack([known[data.target].values, joint.values])[:, training], axis=1).T)
-    rows = len(slices.perturber)
-    if rows < SLICE_ROWS * cells and len(joint.names) > len(known[data.sensitive].names):
-        raise BadInput(
-            f"`data.sensitive`: {' and '.join(dict.fromkeys(chosen))} make {cells:,} classes with y, too many for the "
-            f"{rows:,} rows that codes are learned from ({SLICE_ROWS} for each are needed): name fewer or coarser "
-            "attributes, or leave `data.family` out."
-        )
-    return joint
-
-
-def finest(name: str, known: Mapping[str, Known]) -> str:
-    """The label of most classes that tells ``name``: each of its classes comes with one class of ``name``."""
-    tells = [one for one in known if follows(known[name].values, known[one].values)]
-    return max(tells, key=lambda one: (len(np.unique(known[one].values)), one == name))

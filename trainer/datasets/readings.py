@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.base import InputSpec, Known, Labels, Sampling
-from edgeveil.trainer.datasets.samples import applied, extremes, pieces, spread
-from edgeveil.trainer.recipe.data_section import Data
+from edgeveil.trainer.datasets.base import Known, Labels, Sampling
+from edgeveil.trainer.datasets.samples import applied, extremes, pieces
+from edgeveil.trainer.progress import say
+from edgeveil.trainer.recipe.data_section import Data, Series
 from edgeveil.trainer.recipe.training_sections import Capture
 
+Kind = Literal["image", "vector", "series"]
 Attribute = tuple[tuple[str, ...], Callable[[np.ndarray], np.ndarray]]
 
 # Attributes of a handwritten digit (section 6.1): class names, and digit -> class number.
@@ -48,7 +51,7 @@ class Readings:
     z: np.ndarray
     y_names: tuple[str, ...]
     z_names: tuple[str, ...]
-    kind: Literal["image", "vector", "series"]
+    kind: Kind
     low: float | tuple[float, ...] | None = None
     high: float | tuple[float, ...] | None = None
     subject: np.ndarray | None = None
@@ -68,7 +71,7 @@ class Readings:
         x: np.ndarray,
         known: Mapping[str, Known],
         of: tuple[str, str],
-        kind: Literal["image", "vector", "series"],
+        kind: Kind,
         low: float | tuple[float, ...] | None = None,
         high: float | tuple[float, ...] | None = None,
         **further: Any,
@@ -76,6 +79,11 @@ class Readings:
         """Samples whose y and z are the two labels of ``known`` that ``of`` names."""
         y, z = (known[name] for name in of)
         return cls(x, y.values, z.values, y.names, z.names, kind, low, high, known=known, **further)
+
+    def named(self, target: str, sensitive: str) -> Readings:
+        """The same with y and z among the known labels, under these names."""
+        y, z = Known.from_values(self.y, self.y_names), Known.from_values(self.z, self.z_names)
+        return replace(self, known={target: y, sensitive: z, **self.known})
 
 
 def check_attributes(target: str, sensitive: str, *, targets: Collection[str], others: Collection[str]) -> None:
@@ -92,179 +100,6 @@ def digit_readings(x: np.ndarray, digit: np.ndarray, *, target: str, sensitive: 
     digit = digit.astype(np.int64)
     known = {name: Known(of(digit), names, ordered=name == "digit") for name, (names, of) in OF_DIGITS.items()}
     return Readings.from_arrays(x[..., None], known, (target, sensitive), "image", 0.0, high)
-
-
-def without_range(readings: Readings, *, homogeneous: bool) -> Readings:
-    """Vectors for a cleaner: floats without a range; with ``homogeneous``, a feature 1 is appended."""
-    if readings.kind != "vector":
-        raise BadInput(
-            f"This perturber takes feature vectors; x has the shape {readings.x.shape}. Flatten it: "
-            "x.reshape(len(x), -1)."
-        )
-    x = readings.x if readings.x.dtype.kind == "f" else applied(lambda some: some.astype(np.float32), readings.x)
-    if homogeneous:
-        x = applied(lambda some: np.hstack([some, np.ones((len(some), 1), some.dtype)]), x)
-    return replace(readings, x=x)
-
-
-# The range of x: from the recipe, from the data set, or from training rows, which is no secret's place to be.
-#
-# A bound that comes from training rows says what the largest of them is: one person's own value. So it is rounded
-# outward to two digits of the range's width, and training, export and card say that it ships. What is promised of a
-# release (an epsilon) holds for readings clipped to the bounds: they must be public there, unless the recipe says
-# otherwise.
-#
-# Measurements (floats) are standardised: their range ends ``SPREAD`` standard deviations from the mean, where the
-# training rows reach that far, outliers left out. One outlier would otherwise press all others into a corner of the
-# unit cube, where a network learns nothing and an int8 step is wider than what it should tell apart.
-
-
-FROM_TRAINING = "from-training"
-SPREAD = 4.0
-ROUNDS = 3
-OUTLIERS = 0.01  # share of values, at most
-FEW = 16  # different values, of a label
-LABELS_SHOW = 10_000  # values inspected to decide whether a column is a label
-MOST = 1_000_000  # values that are looked at
-MOST_SPREAD = 16 * MOST  # of all features, of samples that stay on disk
-Ends = tuple[float, ...]
-Ranged = tuple[float | Ends, float | Ends, bool]  # low, high, and whether one of them is of training rows
-OF_RELEASES = (
-    "An epsilon holds for readings within public bounds, and these data come with none: set `data.low` and `data.high` "
-    'to what the sensor can give, or write `data.bounds = "from-training"`, and the card says that extremes of '
-    "training rows ship."
-)
-OF_PEOPLE = (
-    "Under [private] nothing that ships may be taken from training rows, and these data come with no bounds: set "
-    "`data.low` and `data.high` to what the sensor can give."
-)
-EXTREMES = "The bounds that readings are clipped to are extremes of training rows, and they ship with the bundle."
-
-
-def input_spec(
-    readings: Readings, training: np.ndarray, data: Data, *, public: str | None = None, unbounded: bool = False
-) -> InputSpec:
-    """Kind, shape, type and range of x; no range where it is ``unbounded``. ``training`` are rows to fit on.
-
-    ``public`` is why bounds must be given or come with the data, and is what ``BadInput`` says where they do not; None
-    where they may be those of the training rows.
-    """
-    if unbounded:
-        shape, dtype, named = readings.x.shape[1:], str(readings.x.dtype), not data.homogeneous
-        if not named and readings.table is not None:
-            raise BadInput("`data.homogeneous` appends a feature that no cell of a table has: leave out one.")
-        names = readings.features if named else None
-        return InputSpec("vector", shape, dtype, None, None, features=names, table=readings.table)
-    from_outside = None if data.bounds == FROM_TRAINING else public
-    ends: Callable[..., Ranged] = {"image": _of_images, "series": _of_series}.get(readings.kind, _of_vectors)
-    low, high, extremes = ends(readings, training, data, from_outside)
-    x = readings.x
-    _check(low, high, x.dtype)
-    names, table = readings.features, readings.table
-    return InputSpec(readings.kind, x.shape[1:], str(x.dtype), low, high, readings.series, extremes, names, table)
-
-
-def _of_vectors(readings: Readings, training: np.ndarray, data: Data, public: str | None) -> Ranged:
-    x = readings.x
-    features = x.shape[1]
-    if data.low is not None or data.high is not None:
-        return _each(data.low, "low", features), _each(data.high, "high", features), False
-    if public is not None:
-        if readings.low is None or readings.high is None:
-            raise BadInput(public)
-        return _each(readings.low, "low", features), _each(readings.high, "high", features), False
-    # From the training slices alone: nothing is fitted on the test slice.
-    lows, highs = (end.astype(np.float64) for end in extremes(x[training], axis=0))
-    if x.dtype.kind == "f" and data.bounds != FROM_TRAINING:
-        some = spread(x[training], MOST_SPREAD)
-        lows, highs = np.array([_within(*one) for one in zip(some.T, lows, highs, strict=True)]).T
-    lows, highs = _outward(lows, np.where(highs > lows, highs, lows + 1), x.dtype)  # a feature may never vary
-    return tuple(lows.tolist()), tuple(highs.tolist()), True
-
-
-def _outward(lows: np.ndarray, highs: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """Both ends (features,) away from each other, to two digits of the distance between them."""
-    digits = np.ones(len(lows)) - np.floor(np.log10(highs - lows))  # behind the point
-    more, fewer = 10.0 ** np.maximum(digits, 0), 10.0 ** np.maximum(-digits, 0)
-    ends = [whole(end * more / fewer) * fewer / more for whole, end in ((np.floor, lows), (np.ceil, highs))]
-    if dtype.kind in "iu":
-        ends = [np.clip(end, np.iinfo(dtype).min, np.iinfo(dtype).max) for end in ends]
-    return ends[0], ends[1]
-
-
-def _of_series(readings: Readings, training: np.ndarray, data: Data, public: str | None) -> Ranged:
-    """Of every channel: from the recipe, else from the data set, else the extremes of training rows."""
-    if data.low is None and data.high is None and isinstance(readings.low, tuple) and isinstance(readings.high, tuple):
-        return readings.low, readings.high, False
-    steps = readings.x[training].reshape(-1, readings.x.shape[2])
-    return _of_vectors(replace(readings, x=steps), np.arange(len(steps)), data, public)
-
-
-def _of_images(readings: Readings, training: np.ndarray, data: Data, public: str | None) -> Ranged:
-    if isinstance(data.low, list) or isinstance(data.high, list):
-        raise BadInput("`data.low` and `data.high`: expected one number each for pictures; got a list.")
-    low = cast("float | None", readings.low if data.low is None else data.low)
-    high = cast("float | None", readings.high if data.high is None else data.high)
-    if low is not None and high is not None:
-        return low, high, False
-    if public is not None:
-        raise BadInput(public)
-    x = readings.x[training]
-    lowest, most = map(float, extremes(x))
-    least = min(0.0, lowest)
-    if x.dtype.kind == "f" and data.bounds != FROM_TRAINING:
-        low_end, most = _within(spread(x, MOST).reshape(-1), lowest, most)
-        least = max(least, low_end)
-    least, most = least if low is None else low, most if high is None else high
-    if most > least:
-        (outer_low,), (outer_high,) = _outward(np.array([least]), np.array([most]), x.dtype)
-        least, most = least if low is not None else float(outer_low), most if high is not None else float(outer_high)
-    return least, most, high is None or least != (low or 0)
-
-
-def _within(x: np.ndarray, low: float, high: float) -> tuple[float, float]:
-    """The ends of measurements x (n,) between ``low`` and ``high``, no further than ``SPREAD`` standard deviations from
-    the mean.
-
-    Both are taken again without what lies beyond (sigma clipping): an outlier widens its own limit. A column of few
-    different values is a label, and one whose rare values are many has long tails: there nothing is taken out.
-    """
-    low, high = float(low), float(high)
-    x = x[:: max(1, len(x) // MOST)].astype(np.float64)
-    if len(np.unique(x[:LABELS_SHOW])) <= FEW:
-        return low, high
-    core = x
-    for _ in range(ROUNDS):
-        inside = core[np.abs(core - core.mean()) <= SPREAD * core.std()]
-        if len(inside) < (1 - OUTLIERS) * len(x) or inside.std() == 0:
-            break
-        core = inside
-    away = SPREAD * core.std()
-    return max(float(core.min()), float(core.mean() - away)), min(float(core.max()), float(core.mean() + away))
-
-
-def _each(end: float | list[float] | Ends | None, name: str, features: int) -> Ends:
-    """One value for each feature, or channel. Raises ``BadInput`` where it is missing, or a list of another length."""
-    if end is None:
-        raise BadInput(f"`data.{name}` is missing; expected with the other end: a number, or one for each feature.")
-    if isinstance(end, (list, tuple)) and len(end) != features:
-        raise BadInput(f"`data.{name}`: expected one number for each of {features} features; got {len(end)}.")
-    return tuple(float(one) for one in (end if isinstance(end, (list, tuple)) else [end] * features))
-
-
-def _check(low: float | Ends, high: float | Ends, dtype: np.dtype) -> None:
-    lows, highs = np.atleast_1d(low), np.atleast_1d(high)
-    if not (highs > lows).all():
-        worst = int(np.argmin(highs > lows))
-        of = f" of feature {worst}" if len(lows) > 1 else ""
-        raise BadInput(
-            f"`data.high` must be above `data.low`; got {highs[worst]:g} and {lows[worst]:g}{of}. Set them to the "
-            "range of x."
-        )
-    if dtype.kind in "iu" and not (np.iinfo(dtype).min <= lows.min() and highs.max() <= np.iinfo(dtype).max):
-        raise BadInput(
-            f"`data.low` and `data.high` must be values that {dtype} can hold; got {lows.min():g} and {highs.max():g}."
-        )
 
 
 # What zipfile and numpy raise on an .npz that is damaged, encrypted or packed in a way they do not know.
@@ -348,9 +183,14 @@ def checked_path(name: str, *, sha256: str, source: str) -> Path:
     return path
 
 
-# The checks of a user's own arrays.
+# The checks of a user's own arrays, by the names that they have in an .npz file.
 
 FURTHER = "label_"  # before the name of a label that is neither y nor z: of an array, and of a role
+NEEDED = ("x", "y", "z")
+OPTIONAL = ("subject", "groups", "session")
+CONSENT = "consent"
+LABELS = "labels"
+KNOWN = re.compile(FURTHER + r"([a-z0-9][a-z0-9._-]{0,79})")  # the name is one of a recipe
 
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")  # what a manifest can name
@@ -422,6 +262,26 @@ def checked_windows(x: np.ndarray, series: Sampling, path: Path) -> np.ndarray:
     return checked_samples(x.reshape(len(x), -1), path).reshape(x.shape).astype(np.float32)
 
 
+def still_windows(x: np.ndarray) -> np.ndarray:
+    """Which windows (n,) of x (n, steps, channels) do not move at all, and are dropped on a device."""
+    return np.asarray((x == x[:, :1]).all(axis=(1, 2)))
+
+
+def check_windows(x: np.ndarray, series: Series, path: Path) -> None:
+    """Raise ``BadInput`` for windows (n, steps, channels) of a user that no device cuts or that do not move."""
+    if series.hop is not None and series.hop > x.shape[1]:
+        raise BadInput(
+            f"{path}: its windows have {x.shape[1]} steps, and `data.series.hop` is {series.hop}: expected at most as "
+            "many, or steps between two windows would be lost. Lower it."
+        )
+    still = np.flatnonzero(still_windows(x))
+    if len(still):
+        raise BadInput(
+            f"{path}: {len(still)} of {len(x)} windows do not move, as where a sensor is stuck, and a device drops "
+            f"such windows; the first is {still[0]}. Leave them out."
+        )
+
+
 def class_numbers(labels: np.ndarray, name: str, rows: int, path: Path) -> tuple[np.ndarray, tuple[str, ...]]:
     """Class numbers (N,) and their names, sorted."""
     if labels.ndim != 1 or len(labels) != rows:
@@ -439,6 +299,103 @@ def class_numbers(labels: np.ndarray, name: str, rows: int, path: Path) -> tuple
     return numbers.astype(np.int64), tuple(str(value) for value in names)
 
 
+def checked_features(x: np.ndarray) -> np.ndarray:
+    """Feature vectors (n, features) as float64. Raises ``BadInput`` if they are not finite numbers."""
+    x = np.asarray(x)
+    if x.ndim != 2 or x.shape[0] == 0 or x.shape[1] == 0:
+        raise BadInput(f"Feature vectors must be a matrix (samples, features), got shape {x.shape}.")
+    if x.dtype.kind not in "fiub":
+        raise BadInput(f"Features must be numbers, got dtype {x.dtype}; encode them first.")
+    bad = ~np.isfinite(x).all(axis=1)
+    if bad.any():
+        raise BadInput(
+            f"{bad.sum()} of {len(x)} feature vectors hold NaN or infinity (the first in row {np.argmax(bad)}, "
+            "counted from 0); fill them in or leave them out."
+        )
+    return x.astype(np.float64)
+
+
+def checked_labels(y: np.ndarray) -> np.ndarray:
+    """Labels (n,) or (n, labels) as a float64 matrix. Raises ``BadInput`` if they are not finite numbers."""
+    y = np.asarray(y)
+    if y.dtype.kind not in "fiub":
+        raise BadInput(f"Labels must be numbers, got dtype {y.dtype}; encode classes as numbers, such as -1 and 1.")
+    if y.ndim not in (1, 2) or y.size == 0:
+        raise BadInput(f"Labels must have shape (samples,) or (samples, labels), got {y.shape}.")
+    if not np.isfinite(y).all():
+        raise BadInput("Labels hold NaN or infinity; leave those samples out.")
+    return y.reshape(len(y), -1).astype(np.float64)
+
+
+def of_arrays(
+    arrays: Mapping[str, np.ndarray], path: Path, *, wanted: int | None = None, series: Sampling | None = None
+) -> Readings:
+    """Samples ``x`` with the labels in arrays of the names that an .npz file has; ``path`` is for messages.
+
+    The first ``wanted`` of ``labels`` are kept. With ``series`` x (N, steps, channels) are windows of it. Raises
+    ``BadInput``.
+    """
+    for note in taken_for(arrays["x"].shape) if series is None else ():
+        say(f"note: {path}: {note}")
+    x = checked_samples(arrays["x"], path) if series is None else checked_windows(arrays["x"], series, path)
+    return labelled_arrays(x, arrays, path, wanted=wanted, series=series)
+
+
+def labelled_arrays(
+    x: np.ndarray,
+    arrays: Mapping[str, np.ndarray],
+    path: Path,
+    *,
+    wanted: int | None = None,
+    series: Sampling | None = None,
+) -> Readings:
+    """``of_arrays`` of samples x (N, ...) that are checked."""
+    y, y_names = class_numbers(arrays["y"], "y", len(x), path)
+    z, z_names = class_numbers(arrays["z"], "z", len(x), path)
+    if "subject" in arrays and "groups" in arrays:
+        raise BadInput(f"{path}: `groups` is another name for `subject`; got both. Leave one out.")
+    consent = _consent(arrays[CONSENT], len(x), path) if CONSENT in arrays else None
+    groups = {
+        "session" if name == "session" else "subject": class_numbers(arrays[name], name, len(x), path)[0]
+        for name in OPTIONAL
+        if name in arrays
+    }
+    kind: Kind = "series" if series is not None else "vector" if x.ndim == 2 else "image"
+    labels = _labels(arrays.get(LABELS), wanted, len(x), path)
+    known = {}
+    for array, values in arrays.items():
+        if match := KNOWN.fullmatch(array):
+            numbers, names = class_numbers(values, array, len(x), path)
+            known[match[1]] = Known(numbers, names, ordered=values.dtype.kind in "iub")
+    return Readings(
+        x, y, z, y_names, z_names, kind, **groups, labels=labels, consent=consent, series=series, known=known
+    )
+
+
+def _labels(labels: np.ndarray | None, wanted: int | None, rows: int, path: Path) -> Labels | None:
+    """The numeric labels of a file; None if the recipe wants none."""
+    if wanted is None:
+        return None
+    if labels is None:
+        raise BadInput(f"{path}: `data.wanted` counts columns of an array `labels`, which is not there. Add it.")
+    if labels.ndim != 2 or len(labels) != rows:
+        raise BadInput(f"{path}: `labels` must have a row for each of the {rows} rows of x; got shape {labels.shape}.")
+    values = checked_labels(labels)
+    if not 1 <= wanted < values.shape[1]:
+        raise BadInput(f"{path}: `labels` has {values.shape[1]} columns: 1 to {values.shape[1] - 1} can be wanted.")
+    return Labels(values, wanted)
+
+
+def _consent(consent: np.ndarray, rows: int, path: Path) -> np.ndarray:
+    """Which rows may be donors, bool (N,)."""
+    if consent.shape != (rows,) or consent.dtype.kind not in "biu" or not np.isin(consent, (0, 1)).all():
+        raise BadInput(
+            f"{path}: `{CONSENT}` must be 1 (true) or 0 (false) for each of the {rows} rows of x, whether its record "
+            f"may be shown; got {consent.dtype} of shape {consent.shape}."
+        )
+    return consent.astype(bool)
+
+
 def labelled_windows(
     x: np.ndarray, series: Sampling, labels: Mapping[str, tuple[str, np.ndarray]], path: Path, **further: Any
 ) -> Readings:
@@ -446,13 +403,7 @@ def labelled_windows(
     return labelled(checked_windows(x, series, path), "series", labels, path, series=series, **further)
 
 
-def labelled(
-    x: Any,
-    kind: Literal["image", "vector", "series"],
-    labels: Mapping[str, tuple[str, np.ndarray]],
-    path: Path,
-    **further: Any,
-) -> Readings:
+def labelled(x: Any, kind: Kind, labels: Mapping[str, tuple[str, np.ndarray]], path: Path, **further: Any) -> Readings:
     """Samples (N, ...) with the classes (N,) of each role, under the name of their column. Raises ``BadInput``."""
     by_role = {role: class_numbers(values, name, len(x), path) for role, (name, values) in labels.items()}
     (y, y_names), (z, z_names) = by_role.pop("target"), by_role.pop("sensitive")

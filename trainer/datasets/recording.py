@@ -21,7 +21,7 @@ from edgeveil.edge_runtime.signing.sealed import opened
 from edgeveil.edge_runtime.util.atomic import atomic_path
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.datasets.loaders import ros
-from edgeveil.trainer.datasets.loaders.npz import NEEDED, OPTIONAL
+from edgeveil.trainer.datasets.readings import NEEDED, OPTIONAL
 
 ARRAYS = (*NEEDED, *OPTIONAL)  # names of labels that are arrays of their own; another one is label_NAME
 TIME = "captured_s"

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import struct
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -245,3 +247,59 @@ def _write(path: Path, shape: tuple[int, ...], dtype: Any, made: Callable[[], It
         if file.tell() != begins:
             raise ValueError("the header of an array has grown")
     return places
+
+
+# Arrays of an .npz file.
+
+
+def read_member(file: np.lib.npyio.NpzFile, name: str, path: Path, *, stored: bool = False) -> np.ndarray:
+    """The array of that name in a file; if ``stored``, ``Stored`` where it is large. Raises ``BadInput`` for one of
+    Python objects."""
+    large = _stored(cast(zipfile.ZipFile, file.zip), f"{name}.npy", path) if stored else None
+    if large is not None:
+        return cast(np.ndarray, large)
+    try:
+        array: np.ndarray = file[name]
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+        raise BadInput(
+            f"{path}: `{name}` is an array of Python objects, which is never loaded: it could run code. Make it an "
+            "array of numbers or text, such as numpy.array(list_of_equal_lengths, dtype=numpy.float32)."
+        ) from None
+    return array
+
+
+def _stored(archive: zipfile.ZipFile, name: str, path: Path) -> Stored | None:
+    """A large array from its place in the file, or where it is compressed from a copy; None of another."""
+    about = archive.getinfo(name)
+    with archive.open(about) as member:
+        shape, by_column, dtype = member_header(member)
+        begins = member.tell()
+    if not is_large(shape, dtype) or by_column or dtype.hasobject:
+        return None
+    if about.compress_type != zipfile.ZIP_STORED or about.flag_bits & 1:
+        facts = (about.CRC, about.file_size)
+        return converted(path, fingerprint(path, facts), shape, dtype, lambda: _blocks(path, name))[0]
+    with path.open("rb") as file:
+        file.seek(about.header_offset + 26)  # the lengths of the name and of what follows it
+        length, extra = struct.unpack("<HH", file.read(4))
+    return Stored(path, about.header_offset + 30 + length + extra + begins, shape, dtype)
+
+
+def _blocks(path: Path, name: str) -> Iterator[tuple[int, np.ndarray]]:
+    """An array of a file a block at a time, each with its first row."""
+    with zipfile.ZipFile(path) as archive, archive.open(name) as member:
+        (rows, *each), _, dtype = member_header(member)
+        size = dtype.itemsize * int(np.prod(each, dtype=np.int64))
+        step = max(1, PIECE // size)
+        for first in range(0, rows, step):
+            data = member.read(size * min(step, rows - first))
+            yield first, np.frombuffer(data, dtype).reshape(-1, *each)
+
+
+def member_header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """The shape of an array in an .npz file, whether it is stored by column, and its type."""
+    version = np.lib.format.read_magic(member)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    return cast("tuple[tuple[int, ...], bool, np.dtype]", read(member))

@@ -7,6 +7,7 @@ Rows that belong together (one subject, one session) are never cut apart.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Literal
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.validate import counted
-from edgeveil.trainer.datasets.base import PARTS, Dataset, Part, SliceName, Slices, Units
+from edgeveil.trainer.datasets.base import PARTS, Dataset, Kind, Part, SliceName, Slices, Units
 from edgeveil.trainer.datasets.samples import Stored
 from edgeveil.trainer.measures.enough import ATTACK_ROWS, SLICE_ROWS
 
@@ -22,6 +23,7 @@ SLICES = 3  # at least; four where the data allow
 THREE: tuple[SliceName, ...] = ("classifiers", "perturber", "test")
 VALIDATION_SHARE = 0.2  # of a slice, to stop and to choose by
 FEWEST_GROUPS = 2 * SLICES  # of each class: two to a slice, so that one can be held out
+WORD = 2.0**-64
 
 Cluster = tuple[np.ndarray | None, Literal["subject", "session"] | None]
 
@@ -135,6 +137,48 @@ def check_hidden(y: np.ndarray, z: np.ndarray) -> None:
             "z follows from y: every y comes with a single z, so every receiver of y has z, and nothing can hide it. "
             "Keep a coarser y, or hide another z."
         )
+
+
+def units_of(
+    rows: int,
+    asked: Kind | None,
+    *,
+    subject: np.ndarray | None,
+    session: np.ndarray | None,
+    kept_whole: Literal["subject", "session"] | None,
+    people: bool,
+    seed: int,
+) -> Units:
+    """The units of [private] of so many rows; ``subject`` and ``session`` are the data's own numbers of them (rows,).
+
+    What is ``kept_whole`` stays in one slice, also where rows are guarded. ``people``: the data say whose a row is.
+
+    Raises ``BadInput`` where people are to be guarded whom the data do not name, or of whom z has too few.
+    """
+    if asked == "subject" and not people:
+        raise BadInput('`private.unit` is "subject", and these data do not say whose a row is. Add it, or write "row".')
+    kind: Kind = asked or ("subject" if people else "row")
+    if kind == "subject" and kept_whole != "subject":
+        raise BadInput(
+            "z nearly says who it is, so slices of different people have no classes of z in common: [private] can "
+            'guard the rows of these data, with `private.unit = "row"`, and not the people.'
+        )
+    own = np.arange(rows)
+    together = [own]
+    if kept_whole is not None:
+        together = [one for one in (subject, session if kept_whole == "session" else None) if one is not None]
+    number = together[0] if kind == "subject" else own
+    return Units(kind, number, *_hashed(together, seed))
+
+
+def _hashed(numbers: list[np.ndarray], seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two values in [0, 1) of each row (N,), of its numbers alone."""
+    rows, back = np.unique(np.stack(numbers, axis=1), axis=0, return_inverse=True)
+    key = f"edgeveil slices {seed}".encode()
+    digests = b"".join(hashlib.blake2b(repr(row).encode(), key=key, digest_size=16).digest() for row in rows.tolist())
+    values = np.frombuffer(digests, np.uint64).reshape(-1, 2) * WORD
+    first, second = np.minimum(values, 1 - 2.0**-53)[back.reshape(-1)].T
+    return first, second
 
 
 def cut_by_unit(units: Units, *, rng: np.random.Generator, rows: int | None = None) -> Slices:

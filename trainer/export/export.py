@@ -18,7 +18,7 @@ from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
 from edgeveil.edge_runtime.manifest.model_lint import check, check_all
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.trainer.child_processes import free_memory
-from edgeveil.trainer.datasets.readings import EXTREMES
+from edgeveil.trainer.datasets.ranges import EXTREMES
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export import artefact, board_report, folder, golden, layers, manifest, runners
 from edgeveil.trainer.export.artefact import Artefact, network_macs

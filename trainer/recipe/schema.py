@@ -250,6 +250,14 @@ class Recipe(Section):
         )
         return self.model_copy(update={"budget": cut})
 
+    def changed_from(self, other: Recipe) -> str | None:
+        """The first key by which a run of ``other`` cannot continue with this one: of [budget] only the epochs and the
+        batch may differ. None where it can."""
+        if other.model_copy(update={"budget": self.budget}) == self and other.budget.rows == self.budget.rows:
+            return None
+        keys = (key for key in type(self).model_fields if key != "budget" and getattr(self, key) != getattr(other, key))
+        return next(keys, "budget.rows")
+
     def toml(self) -> str:
         """The recipe with every default written out; ``parse`` gives it back."""
         return tomli_w.dumps(self.model_dump(exclude_none=True))

@@ -270,6 +270,10 @@ class Capture(Section):
             raise ValueError(f"a section that a device can run ({problem})") from None
         return self
 
+    def document(self) -> dict[str, Any]:
+        """The sections of a manifest that make samples of frames, ``capture`` and ``input``."""
+        return {"capture": self.manifest(), "input": self.input()}
+
     def manifest(self) -> dict[str, Any]:
         """The section as the manifest has it (docs/reference/bundle-format.md)."""
         keys = ["access_points", "measure", "low", "high", "slots", "tick_hz", "on_fault", "degraded_after_s"]

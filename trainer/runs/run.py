@@ -37,7 +37,6 @@ from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets import slicing
 from edgeveil.trainer.datasets.base import PARTS, Dataset, Part, Slices
 from edgeveil.trainer.datasets.readings import UNREADABLE
-from edgeveil.trainer.datasets.samples import pieces
 from edgeveil.trainer.graphs import keras_file
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.results import set_aside
@@ -126,39 +125,47 @@ class Run:
         ``replace`` gives an earlier run there a dated name. Raises ``BadInput`` if the folder is not empty, or if a
         run to resume is missing or has another recipe.
         """
-        recipe = recipe.with_budget(budget).with_files()
+        recipe, dataset = recipe.with_budget(budget).with_files(), None
         if resume:
-            return cls._resume(folder, recipe, budget)
-        earlier = (folder / "run.json").is_file()
-        if not (earlier and replace) and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            ways = "It holds a run: add --resume to continue it, --replace to keep it under a dated name, or"
-            raise BadInput(f"{folder} exists and is not empty. {ways if earlier else 'Please'} choose another folder.")
-        dataset = datasets.load(recipe)  # before anything is written: bad data leave no folder behind
-        if earlier:
-            set_aside(folder)
-        try:
-            for part in ("", "classifiers", "checkpoints"):
-                (folder / part).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BadInput(f"The folder {folder} cannot be made: {error.strerror}. Choose another place.") from None
-        facts = {
-            "schema": 1,
-            "recipe": recipe.name,
-            "budget": budget,
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "seed": recipe.seed,
-            "versions": {"python": platform.python_version(), **package_versions(PACKAGES)},
-            "machine": {"processor": platform.machine(), "cores": os.cpu_count(), "system": platform.system()},
-            "data_sha256": _digest(dataset),
-            "wall_time_s": {},
-            "state": "started",
-        }
+            facts = {**(run := cls.open(folder)).facts, "budget": budget}
+            if changed := recipe.changed_from(run.recipe):
+                raise BadInput(
+                    f"The run in {folder} was started with another recipe (`{changed}` differs; of [budget] only the "
+                    "epochs and the batch may). Resume with that recipe, or train into another folder."
+                )
+        else:
+            earlier = (folder / "run.json").is_file()
+            if not (earlier and replace) and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+                ways = "It holds a run: add --resume to continue it, --replace to keep it under a dated name, or"
+                ways = ways if earlier else "Please"
+                raise BadInput(f"{folder} exists and is not empty. {ways} choose another folder.")
+            dataset = datasets.load(recipe)  # before anything is written: bad data leave no folder behind
+            if earlier:
+                set_aside(folder)
+            try:
+                for part in ("", "classifiers", "checkpoints"):
+                    (folder / part).mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise BadInput(f"The folder {folder} cannot be made: {error.strerror}. Choose another place.") from None
+            facts = {
+                "schema": 1,
+                "recipe": recipe.name,
+                "budget": budget,
+                "created": datetime.now(UTC).isoformat(timespec="seconds"),
+                "seed": recipe.seed,
+                "versions": {"python": platform.python_version(), **package_versions(PACKAGES)},
+                "machine": {"processor": platform.machine(), "cores": os.cpu_count(), "system": platform.system()},
+                "data_sha256": dataset.sha256(),
+                "wall_time_s": {},
+                "state": "started",
+            }
         run = cls(folder, recipe, facts)
         run._dataset = dataset
         write_atomic(folder / "recipe.toml", recipe.toml().encode())
-        with atomic_path(folder / "slices.npz") as temporary, Path(temporary).open("wb") as file:
-            np.savez(file, **{part: getattr(dataset.slices, part) for part in PARTS})
-        run.record()  # last: a folder with run.json is a run
+        if dataset is not None:
+            with atomic_path(folder / "slices.npz") as temporary, Path(temporary).open("wb") as file:
+                np.savez(file, **{part: getattr(dataset.slices, part) for part in PARTS})
+            run.record()  # last: a folder with run.json is a run
         return run
 
     @classmethod
@@ -172,25 +179,6 @@ class Run:
                 f"A run was expected in {folder}; there is none ({reason(error)}). Make one with `edgeveil train`."
             ) from None
         return cls(folder, recipe, facts)
-
-    @classmethod
-    def _resume(cls, folder: Path, recipe: Recipe, budget: str) -> Run:
-        run = cls.open(folder)
-        longer = run.recipe.model_copy(update={"budget": recipe.budget})
-        if longer != recipe or run.recipe.budget.rows != recipe.budget.rows:
-            changed = [
-                key
-                for key in type(recipe).model_fields
-                if key != "budget" and getattr(recipe, key) != getattr(run.recipe, key)
-            ] or ["budget.rows"]
-            raise BadInput(
-                f"The run in {folder} was started with another recipe (`{changed[0]}` differs; of [budget] only the "
-                "epochs and the batch may). Resume with that recipe, or train into another folder."
-            )
-        run.recipe = recipe
-        run.facts["budget"] = budget
-        write_atomic(folder / "recipe.toml", recipe.toml().encode())
-        return run
 
     def adopt_classifiers(self, other: Run) -> None:
         """Copy D_y and D_z from another finished run on the same slices, instead of training them again.
@@ -296,7 +284,7 @@ class Run:
                     f"The slices of the run in {self.folder} cannot be read ({reason(error)}). Train again."
                 ) from None
             dataset = datasets.load(self.recipe, slices=slices)
-            if _digest(dataset) != self.facts["data_sha256"]:
+            if dataset.sha256() != self.facts["data_sha256"]:
                 raise BadInput(
                     f"The data of {self.recipe.data.source} are not those that {self.folder} was started with. "
                     "Restore them, or train into another folder."
@@ -360,15 +348,6 @@ def _classifiers(recipe: Recipe) -> Any:
     """What decides which D_y and D_z a recipe has: the section and its files."""
     named = set(map(str, recipe.classifiers.files()))
     return recipe.classifiers, [one.sha256 for one in recipe.files or () if one.file in named]
-
-
-def _digest(dataset: Dataset) -> str:
-    h = hashlib.sha256()
-    for array in (dataset.x, dataset.y, dataset.z):
-        h.update(f"{array.dtype}{array.shape}".encode())
-        for _, some in pieces(array):
-            h.update(np.ascontiguousarray(some).data)
-    return h.hexdigest()
 
 
 # The log of a training. ``Run`` is one; a caller without a run passes another.

@@ -18,7 +18,7 @@ from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.columns import Column, Table, listed, read_table
 from edgeveil.trainer.datasets.encoding import described
 from edgeveil.trainer.datasets.loaders import films, formats, image_folder, npz
-from edgeveil.trainer.datasets.readings import checked_samples, class_numbers, taken_for
+from edgeveil.trainer.datasets.readings import LABELS, checked_samples, class_numbers, taken_for
 from edgeveil.trainer.datasets.samples import extremes
 from edgeveil.trainer.datasets.slicing import FEWEST_GROUPS, SLICES
 from edgeveil.trainer.measures.enough import SLICE_ROWS
@@ -148,7 +148,7 @@ def _npz(given: Given) -> Found:
         )
     labels = []
     for name, values in arrays.items():
-        if name not in ("x", npz.LABELS):
+        if name not in ("x", LABELS):
             class_numbers(values, name, len(x), given.path)
             labels.append(_label(name, Column(values, np.zeros(len(x), bool)), roles=()))
     if "subject" not in arrays and "groups" not in arrays:

@@ -20,8 +20,7 @@ from edgeveil.edge_runtime.manifest.manifest import AND
 from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec
-from edgeveil.trainer.datasets.joint import follows
-from edgeveil.trainer.datasets.prior import finest
+from edgeveil.trainer.datasets.joint import finest, follows
 from edgeveil.trainer.measures import certificate
 from edgeveil.trainer.measures.enough import LEARN_ROWS, LEARN_UNITS, RATE, SHOWN_ROWS, SLICE_ROWS
 from edgeveil.trainer.networks.training import beats_guessing

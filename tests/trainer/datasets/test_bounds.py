@@ -10,7 +10,8 @@ from edgeveil.trainer.audit.audit import _shipped
 from edgeveil.trainer.audit.card import card
 from edgeveil.trainer.datasets import prior
 from edgeveil.trainer.datasets.base import InputSpec
-from edgeveil.trainer.datasets.readings import EXTREMES, OF_RELEASES, Readings, _outward, input_spec
+from edgeveil.trainer.datasets.ranges import EXTREMES, OF_RELEASES, _outward, input_spec
+from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.recipe.data_section import Data
 from tests.support import audit_documents, bundles
 

@@ -51,7 +51,7 @@ def test_frames_of_ones_own_become_the_patches_that_a_device_would_cut(tmp_path)
     assert data.x.shape[1:] == (45, 45, 1)
     assert (data.input.dtype, data.input.low, data.input.high) == ("uint8", 0.0, 255.0)
     assert 24 * 5 < len(data.x) < len(x) - 24
-    runner = Runner(parse({"capture": recipe.capture.manifest(), "input": recipe.capture.input()}))
+    runner = Runner(parse(recipe.capture.document()))
     first = [found for n in np.flatnonzero(session == 1) for found in runner.frames(RawFrame(x[n], 0))]
     assert np.array_equal(data.x[: len(first)], np.stack([patch._data for _, patch in first]))
     assert data.y[0] == y[0]

@@ -74,7 +74,7 @@ def test_with_capture_one_frame_a_tick_is_taken_as_the_board_makes_it(tmp_path):
     recipe = Recipe.parse((tmp_path / "r.toml").read_text(), folder=tmp_path)
     x = datasets.load(recipe).x
     assert x.shape == (2 * STRETCHES * EACH // 2, 12, 16, 3)  # 10 ticks a second, and 20 frames
-    rules = parse({"capture": recipe.capture.manifest(), "input": recipe.capture.input()})
+    rules = parse(recipe.capture.document())
     runner, board = Runner(rules), []
     for name in ("a.avi", "b.avi"):
         with VideoSource(str(tmp_path / name), expected(rules.input, rules.capture)) as source:

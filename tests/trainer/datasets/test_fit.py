@@ -76,7 +76,7 @@ def test_trainer_and_board_make_the_same_samples_of_pictures_of_any_size(tmp_pat
     assert f'fit = "{fit}"' in (tmp_path / "r.toml").read_text()
     x = datasets.load(recipe).x
     assert x.shape[1:] == ((16, 16, 1) if further else (24, 32, 3))
-    document = {"capture": recipe.capture.manifest(), "input": recipe.capture.input()}
+    document = recipe.capture.document()
     rules = parse(document)
     runner, spec = Runner(rules), expected(rules.input, rules.capture)
     with ImagesSource(str(folder), spec) as source:  # the board descends as the trainer does
@@ -115,7 +115,7 @@ def test_a_picture_beyond_what_is_fitted_is_dropped_before_it_is_resized():
 def test_a_film_of_another_size_runs_where_the_bundle_has_a_fit(tmp_path):
     section = {"frame": {"shape": [24, 32, 3], "dtype": "uint8"}, "fit": "letterbox", "resize": "area"}
     capture = Capture.model_validate(section)
-    rules = parse({"capture": capture.manifest(), "input": capture.input()})
+    rules = parse(capture.document())
     film = str(write_film(tmp_path / "f.avi", frames=3))
     with VideoSource(film, expected(rules.input, rules.capture)) as source:
         ((_, frame),) = Runner(rules).frames(source.next())
@@ -130,7 +130,7 @@ def test_a_data_set_of_crops_meets_a_camera_of_640_x_480_and_one_of_1280_x_720(t
     np.savez(tmp_path / "crops.npz", x=x, y=labels % 2, z=labels // 2 % 2, subject=labels // 4)
     recipe = first_guess(Given(f"npz:{tmp_path}/crops.npz", capture="32x32x3", fit="crop"))
     assert np.array_equal(datasets.load(recipe).x, x)
-    rules = parse({"capture": recipe.capture.manifest(), "input": recipe.capture.input()})
+    rules = parse(recipe.capture.document())
     assert expected(rules.input, rules.capture)["any_size"]
     for size in ((480, 640), (720, 1280)):
         picture = rng.integers(0, 256, (*size, 3)).astype(np.uint8)

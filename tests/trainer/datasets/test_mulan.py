@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.loaders.mulan import (
-    MultiTarget,
-    arff_bytes,
-    checked_features,
-    checked_labels,
-    parse_arff,
-)
+from edgeveil.trainer.datasets.loaders.mulan import MultiTarget, arff_bytes, parse_arff
+from edgeveil.trainer.datasets.readings import checked_features, checked_labels
 
 HEAD = "% a comment\n@RELATION 'two words'\n\n@ATTRIBUTE height numeric\n@attribute 'it''s' REAL\n"
 

@@ -82,7 +82,7 @@ def test_the_cameras_frames_become_samples_by_the_boards_own_code(folder):
     recipe = pictures_of(folder, capture={**capture, "resize": "area"})
     data = datasets.load(recipe)
     assert data.x.shape == (96, 12, 12, 3)
-    runner = Runner(parse({"capture": recipe.capture.manifest(), "input": recipe.capture.input()}))
+    runner = Runner(parse(recipe.capture.document()))
     first = image_folder.read_picture(folder / image_folder.find(folder).names[0])
     assert np.array_equal(data.x[0], runner.frames(RawFrame(first, 0))[0][1]._data)
     # The window is cut out before it is resized: what is outside it has no effect.

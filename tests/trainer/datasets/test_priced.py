@@ -6,7 +6,7 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.base import Known
-from edgeveil.trainer.datasets.prior import finest
+from edgeveil.trainer.datasets.joint import finest
 from edgeveil.trainer.measures.certificate import count, information
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.recipe.training_sections import TrainingPrior

@@ -182,13 +182,11 @@ def test_frames_without_people_are_left_out_of_what_is_converted(tmp_path):
     class Picky:
         frame = Capture.model_validate(CAPTURE).frame
 
-        def input(self):
-            return {"shape": [6, 5, 1], "dtype": "uint8", "kind": "image", "low": 0.0, "high": 255.0}
+        def document(self):
+            about = {"shape": [6, 5, 1], "dtype": "uint8", "kind": "image", "low": 0.0, "high": 255.0}
+            return {"capture": {}, "input": about}
 
-        def manifest(self):
-            return {}
-
-    def some(_capture, frames):
+    def some(_document, frames):
         return ((number, frame) for number, frame in enumerate(frames) if number % 4 == 1)
 
     with pytest.MonkeyPatch.context() as patch:

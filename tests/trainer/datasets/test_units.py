@@ -5,8 +5,8 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer import datasets
-from edgeveil.trainer.datasets.base import PARTS, units_of
-from edgeveil.trainer.datasets.slicing import cut_by_unit, fit_and_validation
+from edgeveil.trainer.datasets.base import PARTS
+from edgeveil.trainer.datasets.slicing import cut_by_unit, fit_and_validation, units_of
 from tests.support.small_runs import private_recipe, write_npz
 
 RNG = np.random.default_rng(0)

@@ -23,7 +23,7 @@ from edgeveil.edge_runtime.manifest.schema import check_manifest
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.pipeline.reconstruction import self_test
 from edgeveil.trainer import datasets
-from edgeveil.trainer.datasets.readings import input_spec
+from edgeveil.trainer.datasets.ranges import input_spec
 from edgeveil.trainer.export.converters.tf_lite import TfLite
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder

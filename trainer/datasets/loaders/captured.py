@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,20 +20,21 @@ from edgeveil.trainer.datasets.samples import Stored, converted, fingerprint, is
 from edgeveil.trainer.recipe.training_sections import Capture
 
 
-def capture_frames(capture: Capture, frames: Iterable[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
+def capture_frames(document: Mapping[str, Any], frames: Iterable[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
     """(number of the frame, sample) for every frame of one recording that shows one person or is not cropped, in order.
 
-    A frame of several people is left out: its label is that of one person. Raises ``BadInput`` for frames of another
-    shape.
+    ``document`` is that of the recipe's ``[capture]``. A frame of several people is left out: its label is that of one
+    person. Raises ``BadInput`` for frames of another shape.
     """
-    runner = Runner(parse({"capture": capture.manifest(), "input": capture.input()}))
+    runner = Runner(parse(document))
     for number, data in enumerate(frames):
         try:
             samples = runner.frames(RawFrame(data, number))
         except FrameDropped as drop:
+            frame = document["capture"]["frame"]
             raise BadInput(
-                f"`capture.frame`: frames are {data.dtype} {data.shape}, not {capture.frame.dtype} "
-                f"{tuple(capture.frame.shape)} ({drop.reason}). Correct the recipe."
+                f"`capture.frame`: frames are {data.dtype} {data.shape}, not {frame['dtype']} "
+                f"{tuple(frame['shape'])} ({drop.reason}). Correct the recipe."
             ) from None
         if len(samples) == 1:
             yield number, samples[0][1]._data
@@ -46,7 +47,8 @@ def captured(readings: Readings, capture: Capture, source: Path | None = None, *
     ``edgeveil-edge record`` does, stay as they are. Large ones of ``source`` are made once; ``facts`` are those that
     its fingerprint must have.
     """
-    about, x = capture.input(), readings.x
+    document, x = capture.document(), readings.x
+    about = document["input"]
     ends = {end: getattr(readings, end) if about[end] is None else about[end] for end in ("low", "high")}
     if isinstance(x, (np.ndarray, Stored)):
         is_frame = (
@@ -59,13 +61,13 @@ def captured(readings: Readings, capture: Capture, source: Path | None = None, *
     def samples() -> Iterator[tuple[int, np.ndarray]]:
         for one in np.unique(session):
             here = np.flatnonzero(session == one)
-            for number, sample in capture_frames(capture, x[here]):
+            for number, sample in capture_frames(document, x[here]):
                 yield int(here[number]), sample
 
     shape = (len(x), *about["shape"])
     if source is not None and is_large(shape, about["dtype"]):
         whose = hashlib.sha256(np.ascontiguousarray(session).data).hexdigest()
-        seen = fingerprint(source, capture.manifest(), whose, *facts)
+        seen = fingerprint(source, document["capture"], whose, *facts)
         made: Any
         made, keep = converted(source, seen, shape, about["dtype"], samples)
     else:

@@ -97,31 +97,3 @@ class MultiTarget:
         known = {name: Known(present[:, number], ("absent", "present")) for number, name in enumerate(names)}
         labels = Labels(self.labels, wanted)
         return Readings.from_arrays(self.x.astype(np.float32), known, (target, sensitive), "vector", labels=labels)
-
-
-def checked_features(x: np.ndarray) -> np.ndarray:
-    """Feature vectors (n, features) as float64. Raises ``BadInput`` if they are not finite numbers."""
-    x = np.asarray(x)
-    if x.ndim != 2 or x.shape[0] == 0 or x.shape[1] == 0:
-        raise BadInput(f"Feature vectors must be a matrix (samples, features), got shape {x.shape}.")
-    if x.dtype.kind not in "fiub":
-        raise BadInput(f"Features must be numbers, got dtype {x.dtype}; encode them first.")
-    bad = ~np.isfinite(x).all(axis=1)
-    if bad.any():
-        raise BadInput(
-            f"{bad.sum()} of {len(x)} feature vectors hold NaN or infinity (the first in row {np.argmax(bad)}, "
-            "counted from 0); fill them in or leave them out."
-        )
-    return x.astype(np.float64)
-
-
-def checked_labels(y: np.ndarray) -> np.ndarray:
-    """Labels (n,) or (n, labels) as a float64 matrix. Raises ``BadInput`` if they are not finite numbers."""
-    y = np.asarray(y)
-    if y.dtype.kind not in "fiub":
-        raise BadInput(f"Labels must be numbers, got dtype {y.dtype}; encode classes as numbers, such as -1 and 1.")
-    if y.ndim not in (1, 2) or y.size == 0:
-        raise BadInput(f"Labels must have shape (samples,) or (samples, labels), got {y.shape}.")
-    if not np.isfinite(y).all():
-        raise BadInput("Labels hold NaN or infinity; leave those samples out.")
-    return y.reshape(len(y), -1).astype(np.float64)

@@ -50,12 +50,13 @@ def load(*, target: str, sensitive: str, capture: Capture | None, crossings: int
     shape = capture.frame.shape[0], capture.frame.shape[1]
     scene = Scene(seed=SEED, people=1, shape=shape, cast=BUILDS)
     about: list[tuple[int, int, int]] = []
-    samples = list(capture_frames(capture, _frames(scene, about, crossings)))
+    document = capture.document()
+    samples = list(capture_frames(document, _frames(scene, about, crossings)))
     if not samples:
         raise BadInput("`[capture]` finds no person in the simulated scene: check `least_height_mm` and `focal_px`.")
     rows, x = zip(*samples, strict=True)
     who, inward, session = np.array(about)[list(rows)].T
-    ends = capture.input()
+    ends = document["input"]
     builds = tuple(f"build-{number}" for number in range(len(scene.cast)))
     known = {"direction": Known(inward, ("out", "in")), "build": Known(who, builds)}
     of = target, sensitive

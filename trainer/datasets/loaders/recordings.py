@@ -11,7 +11,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Sampling
 from edgeveil.trainer.datasets.columns import Recorded
-from edgeveil.trainer.datasets.readings import Readings, labelled_windows
+from edgeveil.trainer.datasets.readings import Readings, labelled_windows, still_windows
 from edgeveil.trainer.recipe.data_section import Series
 
 
@@ -65,11 +65,6 @@ def cut_windows(recordings: Sequence[np.ndarray], series: Series) -> Windowed:
         windows.append(np.moveaxis(views, 2, 1))
         numbers.append(np.full(len(views), number))
     return Windowed(np.concatenate(windows).astype(np.float32), np.concatenate(numbers))
-
-
-def still_windows(x: np.ndarray) -> np.ndarray:
-    """Which windows (n,) of x (n, steps, channels) do not move at all, and are dropped on a device."""
-    return np.asarray((x == x[:, :1]).all(axis=(1, 2)))
 
 
 def resampled(time_s: np.ndarray, values: np.ndarray, rate_hz: float) -> np.ndarray:
