@@ -29,7 +29,8 @@ from scripts.record import RESULTS, ROOT, Script, run
 
 DESCRIPTIONS = ROOT / "scripts/tables"
 INDEX = RESULTS / "README.md"
-COMMIT = "baecb1ef"  # has every script that a record names and that is not here any more
+# The commits that have the scripts which a record names and which are not here: of scripts/reproduce the first.
+COMMITS = ("baecb1ef", "df500fa2")
 ESTIMATES = ("accuracy", "estimate", "mean", "median", "correlation", "auc", "error")
 
 
@@ -240,14 +241,19 @@ def records_of(description: Mapping[str, Any], root: Path = ROOT) -> dict[str, A
 
 
 def made_by(path: Path) -> str:
-    """The script that a record names, as the tree of ``COMMIT`` or this one has it."""
+    """The script that a record names, as a tree of ``COMMITS`` or this one has it."""
     return shlex.split(read(path)["made_by"])[0]
+
+
+def of_commit(script: str) -> str:
+    """A script that is not here, as ``git show`` takes it."""
+    return f"{COMMITS[script.startswith(('scripts/papers/', 'scripts/measure/'))]}:{script}"
 
 
 def here_now(script: str) -> str | None:
     """Where that script is today; None where it is not here any more."""
     name = script.rpartition("/")[2]
-    places = (script, *(f"scripts/{folder}/{name}" for folder in ("papers", "measure", "codebooks", "environments")))
+    places = (script, *(f"scripts/{folder}/{name}" for folder in ("papers", "measure", "environments")))
     return next((place for place in places if (ROOT / place).is_file()), None)
 
 
@@ -259,7 +265,7 @@ def footer(description: Mapping[str, Any]) -> str:
         for script in map(made_by, paths_of(pattern)):
             place = here_now(script)
             (gone if place is None else now)[place or script] = None
-    scripts = [f"`{place}`" for place in now] + [f"`{COMMIT}:{place}`" for place in gone]
+    scripts = [f"`{place}`" for place in now] + [f"`{of_commit(place)}`" for place in gone]
     return f"Records: {', '.join(links)}; made by {', '.join(scripts)}."
 
 
@@ -298,7 +304,8 @@ def index() -> str:
     for path in sorted((ROOT / RESULTS).rglob("*.json")):
         if path not in shown:
             others.setdefault(path.parent.relative_to(ROOT / RESULTS).as_posix(), []).append(path.stem)
-    text = f"`made_by` of a record names its script. If it is not here, `git show {COMMIT}:SCRIPT` shows it."
+    shown_by = " or ".join(f"`git show {commit}:SCRIPT`" for commit in COMMITS)
+    text = f"`made_by` of a record names its script. If it is not here, {shown_by} shows it."
     lines += ["", text, "", "Records without a page:", ""]
     lines += [f"* [{folder}]({folder}): {', '.join(names)}" for folder, names in sorted(others.items())]
     return "\n".join(lines) + "\n"

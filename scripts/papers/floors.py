@@ -1,12 +1,13 @@
 """What AP and Laplace noise are set to in Table 2: as much noise as D_y bears, as section 6.2 of paper 001 has it.
 
-Neither has a term that keeps y, so the paper adds noise until Acc(D_y) would fall below a floor. ``floor_sweep.py``
-looks for that setting on validation rows and leaves a record for each data set; ``table_2.py`` trains with it.
+Neither has a term that keeps y, so the paper adds noise until Acc(D_y) would fall below a floor. That setting was
+looked for on validation rows (df500fa2:scripts/papers/floor_sweep.py), with a record for each data set; ``table_2.py``
+trains with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +15,7 @@ from edgeveil.trainer.recipe.schema import Recipe
 from scripts import record
 
 RECORDS = Path("docs/results/privacy/floors")
-# Acc(D_y) in %: the floor of Table 2, and what the paper's classifier reaches on raw samples.
-PAPER = {"mnist": (95, 99.2), "wifi": (75, 92.6), "faces": (95, 98.3), "depth": (95, 99.95)}
 SETTINGS = {"ap": "distance", "laplace": "eps"}  # the key of [perturber] that says how much noise
-
-
-def floor(data: str, raw: float) -> float:
-    """The paper's floor of Acc(D_y); where D_y does not reach it on ``raw`` samples, the same share of raw as there."""
-    printed, paper_raw = (value / 100 for value in PAPER[data])
-    return printed if raw >= printed else raw * printed / paper_raw
-
-
-def chosen(points: Sequence[Mapping[str, float]], least: float) -> Mapping[str, float] | None:
-    """Of those that keep Acc(D_y) at ``least``, the point from which D_z reads z least; None where none keeps it."""
-    allowed = [point for point in points if point["target_accuracy"] >= least]
-    return min(allowed, key=lambda point: point["sensitive_accuracy"], default=None)
 
 
 def set_to(recipe: Recipe, value: float, least: float) -> Recipe:

@@ -285,7 +285,7 @@ def _folders(before: Path, after: Path, labels: Path | None, order: Order) -> Pa
         pictures({names[i]: files[names[i]] for i in rows}) for files in (first, second)
     )
     return paired(
-        _labelled(x, arrays, labels or before),
+        labelled_arrays(x, arrays, labels or before),
         x_after,
         order=order,
         notes=[*notes, *dict.fromkeys([*notes_before, *said_after])],
@@ -331,7 +331,7 @@ def _classes(folder: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def _of_classes(x: np.ndarray, folder: Path, names: Sequence[str]) -> Readings:
-    return _labelled(x, _classes(folder, names), folder)
+    return labelled_arrays(x, _classes(folder, names), folder)
 
 
 def _films(before: Path, after: Path, labels: Path | None, order: Order) -> Pairs:
@@ -369,7 +369,7 @@ def _films(before: Path, after: Path, labels: Path | None, order: Order) -> Pair
             f"Neither subject nor session is known: {int(breaks.sum()) + 1} runs of frames with the same y and z count "
             "as recordings."
         )
-    return paired(_labelled(x[frames], arrays, labels), x_after[frames + shift], order=order, notes=notes)
+    return paired(labelled_arrays(x[frames], arrays, labels), x_after[frames + shift], order=order, notes=notes)
 
 
 def _grey(film: np.ndarray) -> np.ndarray:

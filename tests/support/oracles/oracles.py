@@ -1,9 +1,10 @@
 """Ours beside what other people wrote: private regression, reports of categories, and k in a published table.
 
-Records docs/results/dp/oracles.json; scripts/environments/oracles makes the environment that is asked. diffprivlib's
-regression is the same mechanism as objective perturbation at norm 1; at other norms its correction of epsilon is too
-small, which the exact audit of one dimension finds. multi-freq-ldpy and the collector estimate shares from the same
-reports, theirs and those of the board's pipeline. pycanon counts a table that was published here.
+scripts/environments/oracles makes the environment that is asked; docs/results/dp/oracles.json has what was found on
+the census. diffprivlib's regression is the same mechanism as objective perturbation at norm 1; at other norms its
+correction of epsilon is too small, which the exact audit of one dimension finds. multi-freq-ldpy and the collector
+estimate shares from the same reports, theirs and those of the board's pipeline. pycanon counts a table that was
+published here.
 """
 
 from __future__ import annotations
@@ -28,15 +29,12 @@ from edgeveil.trainer.ext.private.noise import Seeded
 from edgeveil.trainer.ext.publish import publication
 from edgeveil.trainer.ext.publish.master_key import MasterKey
 from edgeveil.trainer.ext.publish.plan import Plan
-from scripts import record
-from scripts.papers import erm
-from scripts.papers.one_dimension import log_ratio
-from scripts.papers.shipped import Categories
+from tests.support import shipped
+from tests.support.checkout import ROOT
+from tests.support.objective_law import log_ratio
 from tests.support.oracles import questions
 
-RESULT = Path("docs/results/dp/oracles.json")
-LOCK = record.ROOT / "requirements/oracles.txt"
-SETTINGS = [[0.1, 3e-3], [0.4, 1e-3], [1.6, 3e-4]]  # epsilon, regularization: near the best of each
+LOCK = ROOT / "requirements/oracles.txt"
 ASKING = (  # alone, without the packages around it
     "import pathlib, sys; sys.path.insert(0, sys.argv[1]); import questions; "
     "questions.answer(pathlib.Path(sys.argv[2]))"
@@ -69,7 +67,7 @@ distinct_l = 2
 
 def python() -> Path | None:
     """The interpreter of the environment, or None where there is none that the lock describes."""
-    folder = Path(os.environ.get("EDGEVEIL_VENVS", record.ROOT / ".venvs")) / "oracles"
+    folder = Path(os.environ.get("EDGEVEIL_VENVS", ROOT / ".venvs")) / "oracles"
     stamp = folder / "lock.sha256"
     current = stamp.is_file() and stamp.read_text().strip() == hashlib.sha256(LOCK.read_bytes()).hexdigest()
     return folder / "bin/python" if current else None
@@ -91,17 +89,17 @@ def ask(what: str, settings: dict[str, Any], **arrays: np.ndarray) -> dict[str, 
     return dict(json.loads(done.stdout))
 
 
-def regression(table: erm.Table, settings: list[list[float]], *, draws: int) -> Iterator[dict[str, Any]]:
-    """The mean error over draws on the first tenth of a table's rows, theirs and ours at norm 1."""
-    order = np.random.default_rng(0).permutation(len(table.sign))
-    test, train = np.split(order, [len(order) // erm.TENTH])
+def regression(x: np.ndarray, sign: np.ndarray, settings: list[list[float]], *, draws: int) -> Iterator[dict[str, Any]]:
+    """The mean error over draws on the first tenth of rows x (n, d), theirs and ours at norm 1; labels are 1 and -1."""
+    order = np.random.default_rng(0).permutation(len(sign))
+    test, train = np.split(order, [len(order) // 10])
     asked = {"settings": settings, "draws": draws, "seed": 1}
-    answer = ask("logistic", asked, rows=table.rows[train], sign=table.sign[train])
-    rows, loss = table.rows[train] * table.sign[train, None], Logistic()
+    answer = ask("logistic", asked, rows=x[train], sign=sign[train])
+    rows, loss = x[train] * sign[train, None], Logistic()
     n, d = rows.shape
 
     def error(weights: list[np.ndarray]) -> float:
-        return float(np.mean([(table.rows[test] @ w > 0) != (table.sign[test] > 0) for w in weights]))
+        return float(np.mean([(x[test] @ w > 0) != (sign[test] > 0) for w in weights]))
 
     for (epsilon, regularization), theirs in zip(settings, answer["weights"], strict=True):
         noise, start = Seeded(0), np.zeros(d)
@@ -130,8 +128,7 @@ def shares(mechanism: str, *, k: int, epsilon: float, units: int) -> dict[str, A
     """Shares from their reports and from ours, each by both estimators. Theirs are brought to sum to 1."""
     rng = np.random.default_rng(0)
     values = np.minimum(rng.geometric(0.35, units) - 1, k - 1)
-    made = Categories(mechanism, k, epsilon)
-    ours = made.reports(values)
+    ours = shipped.reports(mechanism, k, epsilon, values)
     answer = ask("categories", {"mechanism": mechanism, "k": k, "epsilon": epsilon}, values=values, reports=ours)
     if mechanism == "k-rr":
         decoder: reporting.Decoder = reporting.channel(channel_of(k, epsilon))
@@ -170,33 +167,3 @@ def published(folder: Path, *, people: int) -> dict[str, Any]:
     ours = {"k": int(found["k"]), "l": int(found["illness.distinct_l"])}
     held = {name: theirs[name] for name in ours} == ours and ours["k"] >= 5 and ours["l"] >= 2
     return {"asked": {"k": 5, "l": 2}, "ours": ours, "pycanon": theirs, "held": held}
-
-
-def versions() -> dict[str, str]:
-    """Of those that are asked, by the lock."""
-    locked = dict(line.split()[0].split("==") for line in LOCK.read_text().splitlines() if "==" in line)
-    return {name: locked[name] for name in ("diffprivlib", "multi-freq-ldpy", "pycanon")}
-
-
-def main() -> int:
-    """Ask all of them, and write the record; 3 where something does not agree."""
-    script = record.Script(__file__, __doc__, out=RESULT)
-    asked = script.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        table = published(Path(name), people=400)
-    (adult,) = erm.tables("adult").values()
-    document = {
-        **record.here(),
-        "oracles": versions(),
-        "regression": list(regression(adult, SETTINGS, draws=8)),
-        "beyond_norm_1": beyond_norm_1(draws=20_000),
-        "shares": [shares(one, k=8, epsilon=1.0, units=20_000) for one in ("k-rr", "oue")],
-        "published": table,
-    }
-    record.write(asked.out, script.made_by(asked), document)
-    rows = [*document["regression"], document["beyond_norm_1"], *document["shares"], table]
-    return 0 if all(row["held"] for row in rows) else 3
-
-
-if __name__ == "__main__":
-    record.run(main)

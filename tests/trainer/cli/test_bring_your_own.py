@@ -147,21 +147,6 @@ def test_a_table_as_people_write_them_is_sealed_and_the_board_reads_its_raw_rows
         assert len(found["x"]) == 8
 
 
-@pytest.mark.nightly
-def test_a_codebook_is_certified_over_several_splits_of_people(work, trial, monkeypatch, capsys):
-    from scripts.codebooks import certify_people
-
-    record = work / "people.json"
-    words = ["certify", str(work / "own.toml"), "--splits", "2", "--budget", "quick", "--artefact", "onnx-float32"]
-    monkeypatch.setattr("sys.argv", [*words, "--out", str(work / "people"), "--record", str(record)])
-    certify_people.main()
-    found = json.loads(record.read_text())
-    assert [one["seed"] for one in found["splits"]] == [0, 1]
-    assert {one["certificate"]["tried"] for one in found["splits"]} == {2 * 2}
-    assert found["over_splits"]["bound"] == max(one["certificate"]["bound"] for one in found["splits"])
-    assert "Over 2 splits" in capsys.readouterr().out
-
-
 def test_a_limit_that_is_exceeded_ends_with_three_and_says_by_how_much(work, trial, capsys):
     recipe, audit = work / "mine" / "recipe.toml", work / "mine-export" / "audit.json"
     asked = Recipe.find(recipe)

@@ -1,5 +1,6 @@
 """Exact laws: what the shipped integers promise is what running them gives, and a broken mechanism is found."""
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -8,19 +9,19 @@ import pytest
 
 from edgeveil.edge_runtime.stages import duchi_linf
 from edgeveil.edge_runtime.stages.hybrid import Hybrid
-from edgeveil.edge_runtime.stages.mechanism import REPORT
+from edgeveil.edge_runtime.stages.mechanism import REPORT, likely, odds
 from edgeveil.trainer.measures import exact_law
 from edgeveil.trainer.perturbers import local
-from scripts.papers import local_laws
 
 OUT = [{"tensor": REPORT}]
+ALPHAS = (0.1, 1.0, 5.0)
 
 
 def ratio(made):
     return exact_law.largest_ratio(made.stages, OUT, dict(made.tables or {}))
 
 
-@pytest.mark.parametrize("alpha", local_laws.ALPHAS)
+@pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("d", [1, 2, 3, 4])
 def test_the_cube_costs_alpha_and_no_more_even_sizes_too(d, alpha):
     found = ratio(local.of_vector("duchi-linf", "u", d, alpha))
@@ -28,7 +29,7 @@ def test_the_cube_costs_alpha_and_no_more_even_sizes_too(d, alpha):
     assert found.draws == 2**d * 2 * 2 ** (d + 1 - d % 2) * 2  # corners, rounding words, fair bits, the coin
 
 
-@pytest.mark.parametrize("alpha", local_laws.ALPHAS)
+@pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("name", ["k-rr", "oue", "hrr"])
 @pytest.mark.parametrize("k", [2, 5, 8])
 def test_categories_cost_alpha_and_no_more(name, k, alpha):
@@ -44,7 +45,14 @@ def test_hybrid_on_a_small_grid_costs_no_more_than_alpha(d, positions, alpha):
 
 
 def test_the_published_form_for_even_sizes_is_found_out():
-    assert local_laws.published_even(1.0) == pytest.approx(math.log(math.e + 1))
+    """duchi-linf as it is printed, d = 2: {z: <z, v> >= 0} and {z: <z, v> <= 0} have corners in common, 3 of 4 each."""
+    keep = Fraction(likely(odds(1.0)), 2**62)
+    corners = list(itertools.product((-1, 1), repeat=2))
+    laws = [
+        {repr(z).encode(): (keep * (z @ v >= 0) + (1 - keep) * (z @ v <= 0)) / 3 for z in map(np.array, corners)}
+        for v in map(np.array, corners)
+    ]
+    assert exact_law.log_ratio(laws) == pytest.approx(math.log(math.e + 1))
 
 
 def test_a_stage_that_sends_too_much_is_found_out(monkeypatch):

@@ -14,8 +14,8 @@ from edgeveil.trainer.ext.local import collect
 from edgeveil.trainer.ext.local.reporting import Sketch
 from edgeveil.trainer.measures import exact_law
 from edgeveil.trainer.perturbers import local
-from scripts.papers.shipped import sent
 from tests.support.promised import local_examples
+from tests.support.shipped import sent
 
 SKETCHES = ("cms", "hcms")
 

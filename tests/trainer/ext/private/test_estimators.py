@@ -28,7 +28,7 @@ from edgeveil.trainer.ext.private.estimators.functional import (
 )
 from edgeveil.trainer.ext.private.estimators.perturbed_risk import Huber, Logistic, minimum, perturbation
 from edgeveil.trainer.ext.private.noise import Seeded
-from scripts.papers.one_dimension import log_ratio
+from tests.support.objective_law import log_ratio
 
 CLASSIFIERS = [
     PrivateLogisticRegression(1.0, data_norm=10.0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import math
 
@@ -12,9 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Lasso
 from sklearn.utils.estimator_checks import check_estimator
 
+from edgeveil.trainer.datasets.readings import checked_path
 from edgeveil.trainer.ext.private.estimators import FunctionalLinearRegression, PrivateLasso, lasso
 from edgeveil.trainer.ext.private.estimators.fitting import Unbounded
-from scripts.papers.slides import census
 
 ROWS = list(itertools.product((-1.0, -0.4, 0.0, 0.7, 1.0), (-1.0, 0.3, 1.0)))  # (x, y) within the bounds
 
@@ -159,6 +160,23 @@ def test_what_it_cannot_do_without(settings, words):
     x, y = problem()
     with pytest.raises(Unbounded, match=words):
         PrivateLasso(**{"data_norm": 1.0, "target_bounds": (-1, 1), **settings}).fit(x, y)
+
+
+# Adult: 48,842 people of the US census of 1994 (B. Becker, R. Kohavi, UCI 1996, doi 10.24432/C5XW20, CC BY 4.0).
+ADULT = {
+    "adult/adult.data.gz": "c7a2b4716a97f930123e0baf879188d701e798172631a654fc703d4b082907f3",
+    "adult/adult.test.gz": "8a2c1bffa6e7ce5abfa43881ae5e87c4311ebc2b3cd526c9c40a43f19f06f799",
+}
+TEXTS = (1, 3, 5, 6, 7, 8, 9, 13)  # columns with one of a list of values; the first is the age
+
+
+def census():
+    """Complete rows one-hot of eight texts, of norm sqrt(8), and ages; the first 30,162 rows are to train."""
+    files = (checked_path(name, sha256=digest, source="archive.ics.uci.edu/2/adult") for name, digest in ADULT.items())
+    lines = [line for file in files for line in gzip.decompress(file.read_bytes()).decode().splitlines()]
+    columns = np.array([line.split(", ") for line in lines if line and line[0] != "|" and "?" not in line]).T
+    coded = (np.unique(columns[at], return_inverse=True) for at in TEXTS)
+    return np.hstack([np.eye(len(names))[number] for names, number in coded]), columns[0].astype(np.float64)
 
 
 def test_ages_of_the_census_next_to_the_lasso_without_noise(data_folder):

@@ -5,9 +5,8 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.ext.private.estimators.perturbed_risk import Logistic
-from scripts.papers import erm
-from scripts.papers.one_dimension import log_ratio
 from tests.support.checkout import ROOT
+from tests.support.objective_law import log_ratio
 from tests.support.oracles import oracles
 
 there = [
@@ -28,8 +27,8 @@ def test_private_regression_errs_as_that_of_diffprivlib_does():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(8_000, 5))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    table = erm.Table(rows, np.where(rows[:, 0] > 0.3 * rng.normal(size=8_000), 1.0, -1.0))
-    found = list(oracles.regression(table, [[0.4, 1e-2], [2.0, 1e-2]], draws=8))
+    sign = np.where(rows[:, 0] > 0.3 * rng.normal(size=8_000), 1.0, -1.0)
+    found = list(oracles.regression(rows, sign, [[0.4, 1e-2], [2.0, 1e-2]], draws=8))
     assert all(row["held"] for row in found), found
     assert found[0]["ours"] > found[1]["ours"]  # noise shows
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer import datasets
@@ -19,10 +20,17 @@ from edgeveil.trainer.ext.private.noise import Secret, Seeded
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.run import Head
 from edgeveil.trainer.train import train
-from scripts.papers.slides import digits_of_people
 from tests.support.small_runs import private_recipe, write_npz
 
 PATE = {"kind": "pate", "epsilon": 20.0, "teachers": 40, "students": 0.3, "queries": 120}
+
+
+def of_people(people):
+    """Digits in the unit cube: 1,300 rows, labels and made-up people, so many; and other rows with their labels."""
+    x, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(x))
+    x, y, cut = x[order] / 16, y[order], 1300
+    return x[:cut], y[:cut], np.arange(cut) % people, x[cut:], y[cut:]
 
 
 def closed_form(sigma, queries, delta):
@@ -75,7 +83,7 @@ def test_noise_of_votes_is_whole_and_of_the_deviation_asked_for():
 
 
 def test_a_student_reads_digits_that_its_teachers_voted_on():
-    x, y, people, rest, truth = digits_of_people(325)
+    x, y, people, rest, truth = of_people(325)
     found = PATEClassifier(10.0, delta=1e-4, teachers=50, queries=100, classes=range(10))
     found.fit(x, y, people=people, public=rest)
     assert found.score(rest[100:], truth[100:]) > 0.75
@@ -89,7 +97,7 @@ def test_a_student_reads_digits_that_its_teachers_voted_on():
 
 
 def test_little_epsilon_leaves_little_to_learn():
-    x, y, people, rest, truth = digits_of_people(325)
+    x, y, people, rest, truth = of_people(325)
     found = PATEClassifier(0.1, delta=1e-4, teachers=50, queries=100, classes=range(10))
     assert found.fit(x, y, people=people, public=rest).score(rest[100:], truth[100:]) < 0.4
 
@@ -100,7 +108,7 @@ def test_a_class_that_no_vote_chose_is_the_least_likely():
 
 
 def test_a_seed_promises_nothing():
-    x, y, people, rest, _ = digits_of_people(450)
+    x, y, people, rest, _ = of_people(450)
     fits = [
         PATEClassifier(5.0, teachers=3, queries=60, random_state=1).fit(x, y, people=people, public=rest)
         for _ in range(2)
@@ -123,7 +131,7 @@ def test_a_seed_promises_nothing():
     ],
 )
 def test_what_does_not_fit_is_refused(settings, given, words):
-    x, y, people, rest, _ = digits_of_people(450)
+    x, y, people, rest, _ = of_people(450)
     with pytest.raises(ValueError, match=words):
         PATEClassifier(1.0, **settings).fit(x, y, **{"people": people, "public": rest, **given})
 

@@ -1,72 +1,19 @@
-"""The peer networks of paper 001's Table 3, as artefacts to time generators against.
+"""ShuffleNet, a network of grouped convolutions: Zhang, Zhou, Lin and Sun 2017, figure 2 and table 1.
 
-Keras builds them, or we where Keras has none, with random weights: time does not depend on what a network has learned.
-
-ShuffleNet is of Zhang, Zhou, Lin and Sun 2017, figure 2 and table 1. A unit is: grouped 1 x 1 convolution to a
-quarter of its channels, BN, ReLU; channels shuffled among the groups; 3 x 3 depthwise convolution, BN; grouped 1 x 1
-convolution, BN; added to its input. With stride 2 the input goes through a 3 x 3 average pooling instead and is put
-next to the result, not added.
+A unit is: grouped 1 x 1 convolution to a quarter of its channels, BN, ReLU; channels shuffled among the groups; 3 x 3
+depthwise convolution, BN; grouped 1 x 1 convolution, BN; added to its input. With stride 2 the input goes through a
+3 x 3 average pooling instead and is put next to the result, not added.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 
-from edgeveil.trainer.cli.bench_command import ARTEFACTS, model_file
-
-# name here: Keras's builder, or None for our own. Each takes 224 x 224 x 3.
-PEERS = {
-    "mobilenet-v1": "MobileNet",
-    "mobilenet-v2": "MobileNetV2",
-    "shufflenet-1.5": None,
-    "nasnet-mobile": "NASNetMobile",
-}
 GROUPS = 3
 # Channels at scale 1 behind the first convolution (24 at every scale), and units in each stage: table 1, g = 3.
 STAGES = ((240, 4), (480, 8), (960, 4))
-
-
-def _file_name(artefact: str) -> str:
-    return f"{artefact}.{artefact.partition('-')[0]}"
-
-
-def peer(name: str, cache: Path) -> list[dict[str, Any]]:
-    """A network of Table 3 in four artefacts, from ``cache`` or built now (half a minute)."""
-    folder = cache / name
-    if not (folder / "done").exists():
-        _build(name, folder)
-    files = [model_file(folder / _file_name(artefact)) for artefact in ARTEFACTS]
-    return [{**one, "name": name, "artefact": artefact} for one, artefact in zip(files, ARTEFACTS, strict=True)]
-
-
-def _build(name: str, folder: Path) -> None:
-    write_artefacts(peer_network(name), folder)
-
-
-def peer_network(name: str) -> Any:
-    """The Keras network of a peer, untrained."""
-    builder = PEERS[name]
-    return shufflenet() if builder is None else getattr(keras.applications, builder)(weights=None)
-
-
-def write_artefacts(network: Any, folder: Path) -> None:
-    """A Keras network as float32 and int8 TFLite and ONNX files in ``folder``."""
-    from edgeveil.trainer.export.converters.tf2onnx import Tf2Onnx
-    from edgeveil.trainer.export.converters.tf_lite import TfLite
-
-    rows = np.random.default_rng(0).random((8, *network.inputs[0].shape[1:]), np.float32)
-    rows[0], rows[1] = 0, 1
-    feeds = {network.inputs[0].name: rows}
-    folder.mkdir(parents=True, exist_ok=True)
-    for kind, module in (("tflite", TfLite()), ("onnx", Tf2Onnx())):
-        for precision, data in module.convert(network, ("float32", "int8"), feeds).items():
-            artefact = f"{kind}-{precision}"
-            (folder / _file_name(artefact)).write_bytes(data)
-    (folder / "done").touch()
 
 
 def shufflenet(scale: float = 1.5, size: int = 224, classes: int = 1000) -> keras.Model:
