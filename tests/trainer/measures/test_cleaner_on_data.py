@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.loaders import scene, wq
+from edgeveil.trainer.datasets.loaders.mulan import SceneLabels, Water, arff_bytes
 from edgeveil.trainer.linear import algorithm1, approximate, exact, homogeneous, least_squares
 from edgeveil.trainer.measures.predictor_metrics import LinearRefit, e_utility, promised
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.data
 
 @pytest.fixture(scope="module")
 def sets(data_folder):
-    return {"scene": scene.load(), "wq": wq.load()}
+    return {"scene": SceneLabels.load(), "wq": Water.load()}
 
 
 def test_published_counts(sets):
@@ -80,22 +80,20 @@ def test_scene_3_3_over_three_splits(sets):
 def test_missing_and_altered_files_are_refused(data_folder, tmp_path, monkeypatch):
     monkeypatch.delenv("EDGEVEIL_DATA")
     with pytest.raises(BadInput, match="EDGEVEIL_DATA is not set"):
-        wq.load()
+        Water.load()
     monkeypatch.setenv("EDGEVEIL_DATA", str(tmp_path))
     with pytest.raises(BadInput, match=r"wq\.arff \(or \.gz\) was expected"):
-        wq.load()
+        Water.load()
     (tmp_path / "mulan_wq").mkdir()
     (tmp_path / "mulan_wq" / "wq.arff").write_bytes(b"@relation r\n@attribute a real\n@data\n1\n")
     with pytest.raises(BadInput, match="SHA-256 differs"):
-        wq.load()
+        Water.load()
 
 
 def test_unpacked_files_are_found(data_folder, tmp_path, monkeypatch):
-    from edgeveil.trainer.datasets.loaders.mulan import arff_bytes
-
     data = arff_bytes(data_folder / "mulan_wq" / "wq.arff.gz")
-    assert hashlib.sha256(data).hexdigest() == wq.Water.files["mulan_wq/wq.arff"]
+    assert hashlib.sha256(data).hexdigest() == Water.files["mulan_wq/wq.arff"]
     (tmp_path / "mulan_wq").mkdir()
     (tmp_path / "mulan_wq" / "wq.arff").write_bytes(data)
     monkeypatch.setenv("EDGEVEIL_DATA", str(tmp_path))
-    assert wq.load().x.shape == (1060, 16)
+    assert Water.load().x.shape == (1060, 16)

@@ -8,15 +8,18 @@ import io
 import os
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.sources.arff import read_header, read_rows
 from edgeveil.trainer.datasets.base import Known, Labels
-from edgeveil.trainer.datasets.readings import Readings, check_attributes
+from edgeveil.trainer.datasets.readings import DataSet, Readings, check_attributes
+from edgeveil.trainer.recipe.data_section import Data
+from edgeveil.trainer.recipe.training_sections import Capture
 
 
 def arff_bytes(path: Path) -> bytes:
@@ -97,3 +100,55 @@ class MultiTarget:
         known = {name: Known(present[:, number], ("absent", "present")) for number, name in enumerate(names)}
         labels = Labels(self.labels, wanted)
         return Readings.from_arrays(self.x.astype(np.float32), known, (target, sensitive), "vector", labels=labels)
+
+
+class Mulan(DataSet):
+    """The first ``features`` attributes are x, the others labels. Mulan states no licence for the data (its own, GPL,
+    is for the Java library), so they are not shipped here."""
+
+    licence = "none stated for the data"
+    features: ClassVar[int]
+
+    @classmethod
+    def read(cls, data: Data, capture: Capture | None) -> Readings:
+        """See ``DataSet``."""
+        wanted = 1 if data.wanted is None else data.wanted
+        return cls.load().readings(wanted=wanted, target=data.target, sensitive=data.sensitive)
+
+    @classmethod
+    def load(cls) -> MultiTarget:
+        """All rows. Raises ``BadInput`` if EDGEVEIL_DATA does not hold the published files."""
+        names, values = read_mulan(cls.files, cls.where)
+        x, labels = np.split(values, [cls.features], axis=1)
+        return MultiTarget(cls.names[0], x, labels, tuple(names[cls.features :]))
+
+
+class SceneLabels(Mulan):
+    """2,407 pictures as 294 colour moments in [0, 1], with 6 labels (a picture may have several), -1 or 1 as in paper
+    000's figures: Boutell, Luo, Shen, Brown, Learning multi-label scene classification, Pattern Recognition 37(9), 2004.
+    """
+
+    names = ("scene",)
+    features = 294
+    files = {
+        "mulan_scene/scene-train.arff": "b53ba93bdf412de922e3960389bcee24744fa3e872ce610511fc1d750888b64d",
+        "mulan_scene/scene-test.arff": "ea38d20296b3ff7e220f477a3b802a9bcb2d768881fe6ee163efbc97ea527a42",
+    }
+    where = "from github.com/tsoumakas/mulan, data/multi-label/scene"
+
+    @classmethod
+    def load(cls) -> MultiTarget:
+        """See ``Mulan``."""
+        found = super().load()
+        return replace(found, labels=2 * found.labels - 1)
+
+
+class Water(Mulan):
+    """1,060 samples of Slovenian river water: 16 measurements (standardised), and how many of 14 taxa were in it, 0, 1,
+    3 or 5: Dzeroski, Demsar, Grbovic, Predicting chemical parameters of river water quality from bioindicator data,
+    Applied Intelligence 13(1), 2000."""
+
+    names = ("wq",)
+    features = 16
+    files = {"mulan_wq/wq.arff": "4a0906b4a51bf52c986790ddaf261ba51faa3da9cffe823badabd88d38d252fe"}
+    where = "from github.com/tsoumakas/mulan, data/multi-target/wq.arff"
