@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
-from edgeveil.edge_runtime.manifest import outlets
+from edgeveil.edge_runtime.manifest import stream_bound
 from edgeveil.edge_runtime.manifest.spending import MICRO, charged, epsilon_of, repeats
 from edgeveil.edge_runtime.stages import kind_of
 from edgeveil.edge_runtime.stages.rappor import epsilon_of_one, instantaneous
@@ -229,8 +229,8 @@ def _train(run: Run, distribute: bool = False, *, trial: bool = False) -> Run:
         )
     series = recipe.data.series
     live = recipe.capture is not None or (series is not None and series.hop is not None)
-    if live and outlets.unheld(fitted.stages, fitted.stream):
-        say(f"Of a live source: {outlets.UNHELD}.")
+    if live and stream_bound.unheld(fitted.stages, fitted.stream):
+        say(f"Of a live source: {stream_bound.UNHELD}.")
     if not missed or trial:
         return run
     if run.facts["budget"] == "quick":

@@ -76,7 +76,7 @@ def wrap(
             size, own = cast(Wrapped, recipe.perturber).size, dataset.input.shape
             shape = tuple(own) if size is None else (*size, own[-1])
             stack.enter_context(saved(model, Path(file), lambda: shape, replace=replace, kept=out))
-        fitted, _, _ = cast(Wrapped, recipe.perturber).open(dataset)  # fail before the minutes of D_y and D_z
+        fitted, _, _ = cast(Wrapped, recipe.perturber).tried_on(dataset)  # fail before the minutes of D_y and D_z
         if profiles:
             check_given(fitted, chosen)
         before = run.exists()

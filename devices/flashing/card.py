@@ -265,7 +265,7 @@ def plan_card(
     """
     if trust is None:
         raise Refused("no-trust", "A card needs the board's trust: give the folder of edgeveil trust init.")
-    check_leak(bundle, trust, wanted)
+    notes = [*wanted.notes, *check_leak(bundle, trust, wanted)]
     artefact = possible_artefacts(bundle, profile)[0] if bundle.artefacts else NO_MODEL
     device = wanted.device or CPU
     backends = [backend for backend in profile.backends if backend.device == device]
@@ -287,9 +287,8 @@ def plan_card(
         steps.append(WriteService(service_files(device), profile.service))
         steps += [MakeLedger(profile.service)] if bundle.spends else []
         steps.append(StartService())
-    notes = wanted.notes_on(bundle)
     # A path that no unit can reach is refused here too; what the image has is known to its board alone.
     for need in needs.of_wanted(wanted, profile.service):
         if need.library and need.wheel not in (wheels.interpreters if wheels is not None else ()):
-            notes += (f"the image needs {need.what} for {need.of}: {need.cured(profile)}",)
-    return Plan(tuple(steps), artefact, "found out at first boot", notes, device)
+            notes.append(f"the image needs {need.what} for {need.of}: {need.cured(profile)}")
+    return Plan(tuple(steps), artefact, "found out at first boot", tuple(notes), device)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -52,22 +52,25 @@ def flash_target(
         if wanted.service:
             _check_service(sink)
     inputs = read_inputs(bundle, profile, trust, wheels)
+    manifest = inputs.opened.manifest
     if wanted.source is not None:
-        manifest = inputs.opened.manifest
         check_sensor(wanted.source, manifest.input.sensor)
         check_shape(wanted.source, expected(manifest.input, manifest.capture)["shape"])
+    # What the sinks of the wanted service send, and how long their spools hold.
+    sinks = wanted.sinks if wanted.service else ()
+    sends = [f"sends {line}" for line in traffic.lines(sinks, manifest, schedule(manifest))]
     if target.startswith(sd_card.KINDS):
         if service_of(connection.root) != FIRST:
             raise BadInput(f"A card brings the first service, and root {connection.root} is another: flash it later.")
         own = None if setup is None else read_setup(setup)
-        for line in traffic_lines(inputs, wanted):
+        for line in sends:
             show(line)
         return flash_card(inputs, target, wanted, root=connection.root, setup=own, dry_run=dry_run, show=show)
     if setup is not None:
         raise BadInput("--setup is for a card (image:FILE, dir:FOLDER): a board that is reached is set up already.")
     with connection.open(target, say=show) as board:
         wanted = replace(wanted, trusted_channel=board.transport.trusted)
-        return flash(inputs, board, wanted, dry_run=dry_run, show=show, progress=progress)
+        return flash(inputs, board, wanted, sends=sends, dry_run=dry_run, show=show, progress=progress)
 
 
 def with_credentials(wanted: Wanted, file: Path | None) -> Wanted:
@@ -88,13 +91,6 @@ def with_credentials(wanted: Wanted, file: Path | None) -> Wanted:
     return replace(wanted, source=camera_address.with_credentials(source, str(file)))
 
 
-def traffic_lines(inputs: Inputs, wanted: Wanted) -> list[str]:
-    """What the sinks of the wanted service send, and how long their spools hold, for the plan."""
-    manifest = inputs.opened.manifest
-    sinks = wanted.sinks if wanted.service else ()
-    return [f"sends {line}" for line in traffic.lines(sinks, manifest, schedule(manifest))]
-
-
 def _check_service(sink: str) -> None:
     """Raise ``BadInput`` where a service that flash sets up could not open this sink."""
     if fact_of(SINKS, sink, "device"):
@@ -109,11 +105,13 @@ def flash(
     board: Board,
     wanted: Wanted,
     *,
+    sends: Sequence[str] = (),
     dry_run: bool = False,
     show: Say = lambda _: None,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Flashed:
-    """Plan from the board's facts, show the plan, and execute it unless this is a dry run. Raises ``EdgeVeilError``."""
+    """Plan from the board's facts, show the plan and what it ``sends``, and execute it unless this is a dry run.
+    Raises ``EdgeVeilError``."""
     if wanted.service or wanted.source:
         board.sudo.allowed()  # asks for the password, where somebody sits there
     profile = inputs.profile.at(board.root)
@@ -134,7 +132,7 @@ def flash(
     notes = []
     if device != CPU and audit is not None and not is_audited(manifest, audit, artefact, device):
         notes = ["note: " + NOT_AUDITED_ON.format(artefact=artefact, device=device)]
-    show("\n".join([planned.text(), *notes, *traffic_lines(inputs, wanted)]))
+    show("\n".join([planned.text(), *notes, *sends]))
     if not dry_run:
         execute(planned, board, progress)
     return Flashed(planned, inputs.bundle.sha)

@@ -34,9 +34,10 @@ from edgeveil.devices.flashing.steps import (
 )
 from edgeveil.devices.profiles import Profile, Service
 from edgeveil.edge_runtime import camera_address
+from edgeveil.edge_runtime.bundle.policy import LEAK
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.kinds import SOURCES, fact_of
-from edgeveil.edge_runtime.manifest import outlets
+from edgeveil.edge_runtime.manifest.stream_bound import UNHELD
 from edgeveil.edge_runtime.paths import FIRST
 from edgeveil.edge_runtime.releases.store import MOST_FAILURES
 
@@ -74,14 +75,15 @@ def plan(
     check_systemd(facts, wanted)
     trusted = trust_in_force(installed, trust, wanted, first)
     check_trust(bundle, trusted)
-    check_leak(bundle, trusted if first or installed is None else installed, wanted)
+    notes = [*wanted.notes, *check_leak(bundle, trusted if first or installed is None else installed, wanted)]
+    new = installed is None or installed.committed != bundle.sha or not installed.runtime
+    notes += check_failures(installed, bundle, wanted) if new else []
+    notes += check_ledger(facts, bundle, wanted)
     runs = place(facts, bundle, profile, wanted, wheels, settings_kept=wanted.keeps_settings(facts))
     steps: list[Step] = [TrustKeys(trusted)] if first else []
     if runs.needs_wheels and wheels is not None and not (installed and wheels.name in installed.wheels):
         steps.append(UnpackWheels(wheels))
-    notes = list(wanted.notes_on(bundle))
-    if installed is None or installed.committed != bundle.sha or not installed.runtime:
-        notes += check_failures(installed, bundle, wanted)
+    if new:
         steps.append(PushBundle(bundle))
         # Only one program can open a camera.
         steps += [StopService()] if wanted.trial_source and installed and installed.service else []
@@ -98,7 +100,6 @@ def plan(
             )
         )
     files = service_files(runs.device) if wanted.service else {}
-    notes += check_ledger(facts, bundle, wanted)
     missing = bundle.spends and (wanted.new_ledger or not facts.ledger)
     ledger: list[Step] = [MakeLedger(profile.service, wanted.new_ledger)] if missing else []
     if wanted.service and (steps or ledger or installed is None or not installed.serves(files)):
@@ -195,10 +196,11 @@ def check_trust(bundle: BundleFacts, trust: TrustFacts) -> None:
         )
 
 
-def check_leak(bundle: BundleFacts, there: TrustFacts | Installed, wanted: Wanted) -> None:
-    """A bundle that leaks is taken on request, by an owner's policy that lets it pass, or on a throw-away root key.
+def check_leak(bundle: BundleFacts, there: TrustFacts | Installed, wanted: Wanted) -> list[str]:
+    """Notes on what the bundle reveals of the source.
 
-    So is one whose codes nothing holds, from a live source; a policy speaks of single readings, and does not help.
+    A bundle that leaks is taken on request, by an owner's policy that lets it pass, or on a throw-away root key. So is
+    one whose codes nothing holds, from a live source; a policy speaks of single readings, and does not help.
     """
     if bundle.leaks and not (wanted.accept_leak or there.policy or there.development):
         raise Refused(
@@ -210,9 +212,12 @@ def check_leak(bundle: BundleFacts, there: TrustFacts | Installed, wanted: Wante
     if bundle.unheld and wanted.live and not (wanted.accept_leak or there.development):
         raise Refused(
             "unheld-stream",
-            f"From {wanted.source}, {outlets.UNHELD}. If you know what that reveals, give --accept leak "
+            f"From {wanted.source}, {UNHELD}. If you know what that reveals, give --accept leak "
             "(accept_leak in boards.toml).",
         )
+    unheld = [UNHELD] if bundle.unheld and wanted.live else []
+    frames = [f"{bundle.name}: {bundle.stream_bound}"] if bundle.stream_bound and wanted.live else []
+    return [*([f"{bundle.name}: {LEAK}"] if bundle.leaks else []), *unheld, *frames]
 
 
 def check_failures(state: Installed | None, bundle: BundleFacts, wanted: Wanted) -> list[str]:

@@ -8,12 +8,11 @@ from typing import Any
 
 from edgeveil.devices.transports.base import digest
 from edgeveil.edge_runtime import camera_address, late_imports
-from edgeveil.edge_runtime.bundle.policy import LEAK, POLICY_FILE
+from edgeveil.edge_runtime.bundle.policy import POLICY_FILE
 from edgeveil.edge_runtime.bundle.trust_store import SIGNED_POLICY_FILE
 from edgeveil.edge_runtime.config import TRIAL_FRAMES
 from edgeveil.edge_runtime.errors import BadInput, shown
 from edgeveil.edge_runtime.kinds import SOURCES, fact_of, needs_daemon
-from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.paths import FIRST, service_of
 
 PAHO = "paho-mqtt"
@@ -177,7 +176,7 @@ class BundleFacts:
     artefacts: tuple[str, ...] = ()
     spends: bool = False  # whether it promises an epsilon, which a ledger counts
     leaks: bool = False  # whether that is its audit's verdict
-    unheld: bool = False  # whether each reading has a code of its own (edge_runtime.manifest.outlets)
+    unheld: bool = False  # whether each reading has a code of its own (edge_runtime.manifest.stream_bound)
     stream_bound: str = ""  # for how many frames of a live source a bound holds
     data: bytes = field(default=b"", repr=False)
     runtime: bytes = field(default=b"", repr=False)  # this toolkit's zipapp, for a board that has none
@@ -253,12 +252,6 @@ class Wanted:
         """What the plan says next to its steps."""
         raw = "raw pictures reach the board over a network, where others can read them; its pages say so"
         return (raw,) if self.accept_raw_on_network else ()
-
-    def notes_on(self, bundle: BundleFacts) -> tuple[str, ...]:
-        """The same, and what the bundle reveals of the source."""
-        leak = (f"{bundle.name}: {LEAK}",) if bundle.leaks else ()
-        frames = (f"{bundle.name}: {bundle.stream_bound}",) if bundle.stream_bound and self.live else ()
-        return (*self.notes, *leak, *((outlets.UNHELD,) if bundle.unheld and self.live else ()), *frames)
 
     @property
     def trial_source(self) -> str | None:

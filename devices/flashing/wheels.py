@@ -27,8 +27,7 @@ from edgeveil.edge_runtime.bundle.trust_file import read_trust_file
 from edgeveil.edge_runtime.bundle.trust_store import ROOT_KEY, SIGNED_POLICY_FILE, TRUST_FILE, open_trust, read_part
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, reason
 from edgeveil.edge_runtime.kinds import SINKS, SOURCES
-from edgeveil.edge_runtime.manifest import outlets
-from edgeveil.edge_runtime.manifest.stream_bound import stream_bound
+from edgeveil.edge_runtime.manifest import stream_bound
 from edgeveil.edge_runtime.signing.keys import read_public_key
 from edgeveil.edge_runtime.util.atomic import write_atomic
 
@@ -298,8 +297,8 @@ def read_inputs(bundle: Path, profile: str | Profile, trust: Path, wheels: Path 
         data=data,
         spends=manifest.spending is not None or (manifest.counts is not None and manifest.counts.noise is not None),
         leaks=leaks(opened.audit),
-        unheld=outlets.unheld(manifest.document["stages"], manifest.document.get("stream")),
-        stream_bound=stream_bound(manifest.document).text,
+        unheld=stream_bound.unheld(manifest.document["stages"], manifest.document.get("stream")),
+        stream_bound=stream_bound.stream_bound(manifest.document).text,
         # Not the bundle's own: what runs as root is this toolkit's, which its owner chose, not a signing key's.
         runtime=zipapp_bytes(),
     )

@@ -98,12 +98,12 @@ def announce(bundle: Any, artefact: str = "", device: str = CPU, audited: bool =
     elif leaks(bundle.audit):
         sys.stderr.write("note: {}: {}\n".format(name, LEAK))
     document = bundle.manifest.document
-    if document.get("capture") is not None and outlets.unheld(document["stages"], document.get("stream")):
-        sys.stderr.write("note: {}: {}\n".format(name, outlets.UNHELD))
     if document.get("capture") is not None or document.get("stream") is not None:
-        from edgeveil.edge_runtime.manifest.stream_bound import stream_bound  # single readings need none of it
+        from edgeveil.edge_runtime.manifest import stream_bound  # single readings need none of it
 
-        sys.stderr.write("note: {}: {}\n".format(name, stream_bound(document).text))
+        if document.get("capture") is not None and stream_bound.unheld(document["stages"], document.get("stream")):
+            sys.stderr.write("note: {}: {}\n".format(name, stream_bound.UNHELD))
+        sys.stderr.write("note: {}: {}\n".format(name, stream_bound.stream_bound(document).text))
 
 
 # What the owner of a device demands of every bundle, whichever key signed it: ``policy.json``, next to ``trust.json``.

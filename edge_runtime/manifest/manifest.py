@@ -25,6 +25,10 @@ class PerturberFacts(NamedTuple):
     sensitive: str = ""
     target_classes: Sequence[str] = ()
 
+    def class_of(self, label: int) -> Optional[str]:
+        """The class of a label; None where the bundle names none."""
+        return self.target_classes[label] if 0 <= label < len(self.target_classes) else None
+
     def hides(self, attribute: str) -> bool:
         """Whether that attribute is what it hides, or one of several that it hides jointly."""
         return attribute == self.sensitive or attribute in self.sensitive.split(AND)

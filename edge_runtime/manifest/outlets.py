@@ -5,7 +5,7 @@ is bounded, the audit attacks them, the promise must cover them. Each answers th
 beyond that; an entry of the list that leaves an answer out is an error.
 """
 
-from typing import Any, Callable, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, List, Mapping, NamedTuple, Tuple
 
 Document = Mapping[str, Any]
 Entry = Mapping[str, Any]
@@ -142,14 +142,3 @@ def unattacked(manifest: Document) -> List[Tuple[Outlet, str]]:
 def uncounted(manifest: Document) -> str:
     """Why an owner who limits what is revealed cannot take all that is sent; empty where each outlet is counted."""
     return next((problem for outlet in OUTLETS for problem in [outlet.uncounted(manifest)] if problem), "")
-
-
-UNHELD = (
-    "a code of its own leaves with every reading and nothing holds it, so codes of many readings of one person add up: "
-    'train with perturber.hold = "period:600s" or "track:7", or audit what a track reveals'
-)
-
-
-def unheld(stages: Iterable[Entry], stream: Optional[Document]) -> bool:
-    """Whether ``UNHELD`` is true of a live source: a class has several codes, and the manifest holds no stream."""
-    return stream is None and any(stage.get("op") == "argmax_within" for stage in stages)

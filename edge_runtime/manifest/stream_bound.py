@@ -9,7 +9,7 @@ many. And values that follow from the labels sent and fresh noise: they add noth
 is no bound.
 """
 
-from typing import Any, List, Mapping, NamedTuple, Optional, Set
+from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Set
 
 from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.stages import kind_of, reads_and_writes
@@ -18,6 +18,16 @@ ONE_CLASS, ONE_FRAME, ANSWERS, GIVEN_LABELS, NONE = "one class", "one frame", "a
 BOUNDED = (ONE_CLASS, ONE_FRAME, ANSWERS)  # of all that is sent
 ANOTHER = "one that is split, lost and found again, or met by a restart counts as another"
 DEPENDENT = "frames of a stream depend on each other, so a bound of one frame says nothing of several"
+
+UNHELD = (
+    "a code of its own leaves with every reading and nothing holds it, so codes of many readings of one person add up: "
+    'train with perturber.hold = "period:600s" or "track:7", or audit what a track reveals'
+)
+
+
+def unheld(stages: Iterable[Mapping[str, Any]], stream: Optional[Mapping[str, Any]]) -> bool:
+    """Whether ``UNHELD`` is true of a live source: a class has several codes, and the manifest holds no stream."""
+    return stream is None and any(stage.get("op") == "argmax_within" for stage in stages)
 
 
 class StreamBound(NamedTuple):
@@ -42,9 +52,14 @@ def stream_bound(manifest: Mapping[str, Any]) -> StreamBound:
     stream = manifest.get("stream") or {}
     unit = {"track": "track", "period": "period of {} s".format(stream.get("period_s"))}.get(stream.get("hold", ""), "")
     draws = stream.get("draws") or 1
-    if manifest.get("spending") is not None:
-        return _answers(manifest, unit, draws)
     walk = _Walk(manifest)
+    if manifest.get("spending") is None:
+        return _unpaid(stream, walk, unit, draws)
+    return _answers(manifest, walk, unit, draws)
+
+
+def _unpaid(stream: Mapping[str, Any], walk: "_Walk", unit: str, draws: int) -> StreamBound:
+    """Where nothing is promised: by what a frame reaches."""
     if unit and not walk.reached(walk.sent, walk.voted):
         text = "what is sent of it is one class, voted by its first {} frames, and a draw from that: a bound that was "
         return _one(ONE_CLASS, unit, text.format(stream["votes"]) + "counted for whole tracks holds")
@@ -76,11 +91,11 @@ def _one(kind: str, unit: str, text: str) -> StreamBound:
     return StreamBound(kind, None, unit, line, "F{}, {}; {}.".format(line[1:], text, ANOTHER))
 
 
-def _answers(manifest: Mapping[str, Any], unit: str, draws: int) -> StreamBound:
+def _answers(manifest: Mapping[str, Any], walk: "_Walk", unit: str, draws: int) -> StreamBound:
     """Each answer costs what the manifest claims, which ``manifest.spending`` checks in the integers that ship."""
     from edgeveil.edge_runtime.manifest.spending import MICRO, repeats
 
-    claim, outputs = manifest["spending"], outlets.values(manifest)
+    claim = manifest["spending"]
     each, most = claim["micro_epsilon"], claim["most_micro_epsilon"]
     paid = most // each
     again = "" if claim["period_s"] is None else " in {:g} s that the board is on".format(claim["period_s"])
@@ -88,7 +103,7 @@ def _answers(manifest: Mapping[str, Any], unit: str, draws: int) -> StreamBound:
     stop = "the ledger, which a restart does not empty, stops {}{} at {:g}{}".format(
         "all answers" if not whose else "those", whose, most / MICRO, again
     )
-    kept = bool(unit) and repeats(manifest["stages"], outputs)
+    kept = bool(unit) and repeats(manifest["stages"], walk.entries)
     number = paid if not kept else draws if again else min(draws, paid)  # a period's limit begins anew within a track
     line = (
         "for any number of frames of one {}".format(unit) if kept else "for {:,} frames{}{}".format(paid, whose, again)
@@ -99,12 +114,12 @@ def _answers(manifest: Mapping[str, Any], unit: str, draws: int) -> StreamBound:
         "epsilon {:g} each, whatever the frames have to do with each other, and labels are part of the answers; {}"
     ).format(line[1:], number * each / MICRO, number, "" if number == 1 else "s", each / MICRO, stop)
     text += "; {}".format(ANOTHER) if kept else ""
-    text += "".join("; its {} are beyond that".format(outlet.name) for outlet, _ in outlets.unattacked(manifest)) + "."
+    text += "".join("; its {} are beyond that".format(outlet.name) for outlet in walk.beyond) + "."
     return StreamBound(ANSWERS, None if kept else paid, unit if kept else "", line + spent, text, number, each / MICRO)
 
 
 class _Walk(object):
-    """Where the values that are sent come from."""
+    """Where the values that are sent come from; ``beyond`` are the outlets that no attack reads."""
 
     def __init__(self, manifest: Mapping[str, Any]) -> None:
         self._input = manifest["input"]["name"]
@@ -118,9 +133,10 @@ class _Walk(object):
                 self.voted.update(writes)
             elif getattr(kind, "limits", False):
                 self.first.update(writes)
-        entries = outlets.values(manifest)
-        self.sent = {entry["tensor"] for entry in entries}
-        self.labels = {entry["tensor"] for entry in entries if entry["kind"] == "label"}
+        self.entries = outlets.values(manifest)
+        self.beyond = [outlet for outlet, _ in outlets.unattacked(manifest)]
+        self.sent = {entry["tensor"] for entry in self.entries}
+        self.labels = {entry["tensor"] for entry in self.entries if entry["kind"] == "label"}
 
     def reached(self, values: Set[str], stops: Set[str]) -> bool:
         """Whether a frame reaches any of ``values`` by a way around ``stops``."""

@@ -12,8 +12,8 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.late_imports import opencv
-from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
-from edgeveil.edge_runtime.sinks.wire import Labels, Record
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Output, PerturberFacts
+from edgeveil.edge_runtime.sinks.wire import Record
 from edgeveil.edge_runtime.util import png
 
 _QUALITIES = (90, 75, 50, 25, 10, 1)  # of JPEG: the first with which a picture fits
@@ -115,12 +115,13 @@ class JsonForm(object):
 
     def __init__(self, outputs: List[Output], manifest: Optional[Manifest]) -> None:
         self._bundle = manifest.name if manifest else None
-        self._labels = Labels("", outputs, manifest)
+        self._facts = manifest.perturber if manifest else PerturberFacts()
+        self._labels = [one.name for one in outputs if one.kind == "label"]
         kinds = [np.dtype(one.dtype) for one in outputs]
         zeros = {one.name: np.zeros(one.shape, kind) for one, kind in zip(outputs, kinds)}
         widest = Record("0" * 16 + "-" + "9" * 20, 2**64, -(2**63), 2**16, zeros)
         numbers = sum(value.size * _width(kind) for value, kind in zip(zeros.values(), kinds))
-        names = max([len(json.dumps(name)) for name in self._labels.classes] + [4]) * len(self._labels.names)
+        names = max([len(json.dumps(name)) for name in self._facts.target_classes] + [4]) * len(self._labels)
         self.size = len(self._bytes(widest)) + numbers + names
 
     def encode(self, record: Record) -> bytes:
@@ -137,7 +138,7 @@ class JsonForm(object):
             "tick_ns": record.tick_ns,
             "slot": record.slot,
             "outputs": {name: _plain(np.asarray(value)) for name, value in record.outputs.items()},
-            "names": {name: self._labels.name_of(int(record.outputs[name])) for name in self._labels.names},
+            "names": {name: self._facts.class_of(int(record.outputs[name])) for name in self._labels},
         }
         return json.dumps(document, separators=(",", ":"), sort_keys=True, allow_nan=False).encode("utf-8")
 
@@ -173,6 +174,6 @@ def form_bytes(name: str, outputs: List[Output], manifest: Optional[Manifest], *
     if form_name(name) == "json":
         return JsonForm(outputs, manifest).size
     blank = _blank(picture_of(outputs[0], manifest), outputs[0])
-    if name == "png":
-        return len(png.encode(blank, compressed=False))
-    return _jpeg_bytes(*blank.shape[:2], rgb=rgb or blank.shape[2:] == (3,))
+    if name == "jpeg":
+        return _jpeg_bytes(*blank.shape[:2], rgb=rgb or blank.shape[2:] == (3,))
+    return len(png.encode(blank, compressed=False))

@@ -70,7 +70,7 @@ def traffic(uri: str, outputs: List[Output], manifest: Optional[Manifest], plan:
 
     Raises ``BadInput`` for an option that is none.
     """
-    form = Format(outputs, manifest)
+    form, labels = Format(outputs, manifest), Labels("", outputs, manifest)
     records_per_s = plan.slots / plan.tick_s
     if not fact_of(SINKS, uri, "network"):
         one = fact_of(SINKS, uri, "file") and not uri.endswith(":-")
@@ -83,7 +83,6 @@ def traffic(uri: str, outputs: List[Output], manifest: Optional[Manifest], plan:
     name = sends or given.get("as")
     sent = form.record_bytes if name is None else form_bytes(name, outputs, manifest, rgb=sends is not None)
     if fact_of(SINKS, uri, "label_topics"):
-        labels = Labels("", outputs, manifest)
         sent += labels.message_bytes * len(labels.names)
     if fact_of(SINKS, uri, "one_slot"):
         records_per_s = 1 / plan.tick_s

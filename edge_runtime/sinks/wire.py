@@ -18,7 +18,7 @@ from edgeveil.edge_runtime.bundle.policy import audits_of, current_place
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.count import CountRules
-from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Output, PerturberFacts
 
 MAGIC = b"EVF1"
 NO_TICK = -(2**63)
@@ -132,8 +132,8 @@ class Labels(object):
     def __init__(self, topic: str, outputs: List[Output], manifest: Optional[Manifest]) -> None:
         self._topic = topic
         self.names = [o.name for o in outputs if o.kind == "label"]
-        self.classes = list(manifest.perturber.target_classes) if manifest else []
-        self.target = manifest.perturber.target if manifest else "label"
+        self._facts = manifest.perturber if manifest else PerturberFacts(target="label")
+        self.classes, self.target = list(self._facts.target_classes), self._facts.target
         self.slots = manifest.capture.slots if manifest and manifest.capture else 1
         # JSON allows spaces after a document. 192 leaves room for ticks and numbers to grow.
         self.message_bytes = 192 + max([len(json.dumps(name)) for name in self.classes] or [0])
@@ -145,7 +145,7 @@ class Labels(object):
 
     def name_of(self, label: int) -> Optional[str]:
         """The class of a label; None where the bundle names none."""
-        return self.classes[label] if 0 <= label < len(self.classes) else None
+        return self._facts.class_of(label)
 
     def topic_of(self, name: str, slot: int) -> str:
         """Where the label ``name`` of a slot is sent to."""

@@ -14,7 +14,7 @@ from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.bundle.audit_document import COUNTED
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
-from edgeveil.edge_runtime.manifest import outlets
+from edgeveil.edge_runtime.manifest import stream_bound
 from edgeveil.edge_runtime.manifest.count import parse_count
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.trainer.audit.findings import SENT, STREAM_BOUND, Finding, findings
@@ -153,9 +153,9 @@ def _warnings(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any
     yield from dict.fromkeys(one.not_run for one in every if one.not_run and one.kind in ("training", "head"))
     yield from (one.not_run for one in findings(audit, SENT) if one.kind == STREAM_BOUND and one.not_run)
     stream = manifest.get("stream") or {}
-    if manifest.get("capture") is not None and outlets.unheld(manifest["stages"], manifest.get("stream")):
+    if manifest.get("capture") is not None and stream_bound.unheld(manifest["stages"], manifest.get("stream")):
         tracks = [one.text for one in findings(audit) if one.more.get("headline")]
-        yield " ".join([f"{outlets.UNHELD[:1].upper()}{outlets.UNHELD[1:]}.", *tracks])
+        yield " ".join([f"{stream_bound.UNHELD[:1].upper()}{stream_bound.UNHELD[1:]}.", *tracks])
     if stream.get("hold") == "frame":
         yield (
             "A code of its own leaves with every frame; over many frames of one person codes add up, and say who it "

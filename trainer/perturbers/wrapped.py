@@ -110,14 +110,14 @@ class Wrapped(Perturber):
 
     def check(self, dataset: Dataset) -> None:
         """See ``Perturber``: all that can be said of the model, on training rows."""
-        self.open(dataset)
+        self.tried_on(dataset)
 
     def fit(self, dataset: Dataset, *, log: Log, **_: Any) -> FittedPerturber:
         """The model between the stages of every perturber; what it takes is printed and recorded.
 
         Raises ``BadInput``, as ``check`` does.
         """
-        fitted, facts, text = self.open(dataset)
+        fitted, facts, text = self.tried_on(dataset)
         log.record(wrapped=facts)
         say(text)
         return fitted
@@ -128,7 +128,7 @@ class Wrapped(Perturber):
         why = ' # .keras, .pt2, .onnx or .tflite; of pictures also "blur:sigma=6", "mosaic:8", "silhouette"\n'
         return super().draft(kind, dataset, apart=apart, stream=stream) + f'model = "mine.keras"{why}'
 
-    def open(self, dataset: Dataset) -> tuple[FittedPerturber, dict[str, Any], str]:
+    def tried_on(self, dataset: Dataset) -> tuple[FittedPerturber, dict[str, Any], str]:
         """The perturber, its facts for run.json, and a sentence about what the model takes.
 
         Raises ``BadInput``, with the reason, for what cannot ship or is no perturber of such samples.

@@ -25,7 +25,7 @@ from edgeveil.edge_runtime.bundle.reader import (
 from edgeveil.edge_runtime.bundle.trust_file import Trust, TrustFile, parse_trust_file
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
-from edgeveil.edge_runtime.manifest import outlets
+from edgeveil.edge_runtime.manifest import stream_bound
 from edgeveil.edge_runtime.manifest.schema import (
     CARD_MEMBER,
     COUNTERSIGNATURE_MEMBER,
@@ -104,8 +104,8 @@ def seal(
         ]
         _refuse_paths(manifest, "manifest.json")
         check_manifest(manifest)
-        if manifest.get("capture") is not None and outlets.unheld(manifest["stages"], manifest.get("stream")):
-            say(f"Note: {outlets.UNHELD}.")
+        if manifest.get("capture") is not None and stream_bound.unheld(manifest["stages"], manifest.get("stream")):
+            say(f"Note: {stream_bound.UNHELD}.")
         manifest_bytes = strict_json.dumps(manifest)
         if len(manifest_bytes) > MAX_MANIFEST_BYTES:
             raise BadInput(

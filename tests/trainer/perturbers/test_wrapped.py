@@ -226,15 +226,15 @@ def test_what_cannot_ship_is_refused_before_anything_is_trained(model, takes, se
 
 @pytest.mark.parametrize("model", ["signed.keras", "first.onnx"])
 def test_a_range_of_each_channel_ships_with_the_model(model, given, digits):
-    fitted, _, text = Wrapped(kind="wrapped", model=str(given / model), low=[-1.0], high=[3.0]).open(digits)
+    fitted, _, text = Wrapped(kind="wrapped", model=str(given / model), low=[-1.0], high=[3.0]).tried_on(digits)
     assert "takes low=[-1], high=[3]" in text
-    alike, _, _ = Wrapped(kind="wrapped", model=str(given / model), low=-1.0, high=3.0).open(digits)
+    alike, _, _ = Wrapped(kind="wrapped", model=str(given / model), low=-1.0, high=3.0).tried_on(digits)
     assert np.allclose(fitted.frames(digits.x[:4]), alike.frames(digits.x[:4]), atol=1e-4)
 
 
 def test_a_range_is_found(given, digits):
     for model, low, high in (("signed", -1.0, 1.0), ("blur", 0.0, 1.0)):
-        _, facts, text = Wrapped(kind="wrapped", model=str(given / f"{model}.keras")).open(digits)
+        _, facts, text = Wrapped(kind="wrapped", model=str(given / f"{model}.keras")).tried_on(digits)
         assert (facts["takes"]["low"], facts["takes"]["high"], "(found)" in text) == (low, high, True)
     one = Wrapped(kind="wrapped", model=str(given / "large.keras"), size="16x16", low=0.0, high=1.0)
     assert Wrapped(kind="wrapped", model="m.keras", size="24x16", gives="0:2.5").model_dump(

@@ -195,7 +195,7 @@ def test_other_examples_are_sealed_too(tmp_path, keys):
 def test_codes_that_nothing_holds_are_noted_where_the_bundle_is_for_a_camera(
     example, noted, tmp_path, keys, capsys, monkeypatch
 ):
-    monkeypatch.setattr(seal_module.outlets, "unheld", lambda stages, stream: stream is None)
+    monkeypatch.setattr(seal_module.stream_bound, "unheld", lambda stages, stream: stream is None)
     folder = bundles.export_folder(tmp_path / "made", getattr(bundles, example)())
     seal(folder, keys / "signing.key", tmp_path / "made.veil", allow_unaudited=True)
     assert ("nothing holds it" in capsys.readouterr().err) == noted

@@ -125,7 +125,7 @@ class Mulan(DataSet):
 
 class SceneLabels(Mulan):
     """2,407 pictures as 294 colour moments in [0, 1], with 6 labels (a picture may have several), -1 or 1 as in paper
-    000's figures: Boutell, Luo, Shen, Brown, Learning multi-label scene classification, Pattern Recognition 37(9), 2004.
+    000's figures: Boutell, Luo, Shen, Brown, Learning multi-label scene classification, Pattern Recognition 37(9), 2004
     """
 
     names = ("scene",)
