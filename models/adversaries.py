@@ -1,5 +1,8 @@
-"""Adversaries that a generator is trained against: from the unit cube to logits of z. Three for every kind of sample,
-each of another architecture, because a generator soon learns to deceive a single one. They never ship."""
+"""Networks that a generator is trained against, and that never ship: adversaries, and the discriminators of PR-GAN.
+
+Adversaries go from the unit cube to logits of z. They are three for every kind of sample, each of another architecture,
+because a generator soon learns to deceive a single one.
+"""
 
 from __future__ import annotations
 
@@ -49,3 +52,35 @@ def batch_norm_cnn(shape: tuple[int, int, int], classes: int, *, width: int = 16
         x = layers.ReLU()(layers.BatchNormalization(momentum=MOMENTUM)(x))
         side, width = -(-side // 2), min(2 * width, 64)
     return keras.Model(reading, layers.Dense(classes, name="logits")(layers.Flatten()(x)))
+
+
+# Discriminators D of PR-GAN: is this sample raw or perturbed? One logit, high for raw ones.
+
+
+def conv_discriminator(shape: tuple[int, int, int], *, width: int = 32) -> keras.Model:
+    """Two convolutions of stride 2, then one logit; ``shape`` (height, width, channels)."""
+    image = keras.Input(shape, name="image")
+    x = layers.Conv2D(width, 3, strides=2, padding="same")(image)
+    x = layers.LeakyReLU(0.2)(x)
+    x = layers.Conv2D(2 * width, 3, strides=2, padding="same")(x)
+    x = layers.LeakyReLU(0.2)(x)
+    x = layers.Flatten()(x)
+    return keras.Model(image, layers.Dense(1, name="logits")(x))
+
+
+def series_discriminator(shape: tuple[int, int], *, width: int = 32) -> keras.Model:
+    """As ``conv_discriminator``, over time: ``shape`` (steps, channels)."""
+    series = keras.Input(shape, name="series")
+    x = layers.LeakyReLU(0.2)(layers.Conv1D(width, 5, strides=2, padding="same")(series))
+    x = layers.LeakyReLU(0.2)(layers.Conv1D(2 * width, 5, strides=2, padding="same")(x))
+    return keras.Model(series, layers.Dense(1, name="logits")(layers.Flatten()(x)))
+
+
+def mlp_discriminator(features: int, *, width: int = 128) -> keras.Model:
+    """Two dense layers, then one logit; ``features`` is the vector's length."""
+    vector = keras.Input((features,), name="features")
+    x = layers.Dense(width)(vector)
+    x = layers.LeakyReLU(0.2)(x)
+    x = layers.Dense(width)(x)
+    x = layers.LeakyReLU(0.2)(x)
+    return keras.Model(vector, layers.Dense(1, name="logits")(x))

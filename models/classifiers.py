@@ -128,3 +128,11 @@ def track_network(length: int, width: int, classes: int, *, channels: int = 24) 
     x = layers.Conv1D(channels, 3, padding="same", activation="relu")(x)
     x = layers.Concatenate()([layers.GlobalAveragePooling1D()(x), layers.GlobalMaxPooling1D()(x)])
     return keras.Model(track, layers.Dense(classes, name="logits")(layers.Dropout(0.3)(x)), name="track_network")
+
+
+def linear_head(shape: tuple[int, ...], weights: np.ndarray, bias: np.ndarray) -> keras.Model:
+    """A classifier with given weights, which every board's interpreter runs: ``weights`` (classes, values) and ``bias``
+    (classes,); input ``sample`` (n, *shape), output ``scores`` (n, classes)."""
+    sample = keras.Input(shape, name="sample")
+    flat = keras.layers.Flatten()(sample) if len(shape) > 1 else sample
+    return keras.Model(sample, fixed_dense(weights.T, "scores", bias=bias)(flat), name="linear_head")

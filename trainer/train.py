@@ -170,7 +170,8 @@ def _in_memory(run: Run) -> bool:
         return False
     kind = f'the kind "{recipe.perturber.kind}"{"".join(f" with {name}" for name in sections)}'
     count = f"{len(dataset.x):,} samples of shape {dataset.input.shape}"
-    cure = f"one that reads them from disk: {either(lambda one: one.streams)}, without {' and '.join(UNREAD)}"
+    ways = f"one that reads them from disk: {either(lambda one: one.streams)}, without {' and '.join(UNREAD)}"
+    cure = f"Take fewer rows with `budget.rows`, or {ways}"
     require_memory(COPIES * dataset.x.nbytes, f"A perturber of {kind} learns from samples in memory, and {count}", cure)
     return True
 

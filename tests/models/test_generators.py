@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from edgeveil.devices import profiles
-from edgeveil.models import classifiers, discriminators
+from edgeveil.models import adversaries, classifiers
 from edgeveil.models.generators import conv_generator, mlp_generator, series_generator
 from edgeveil.models.layers import UnitClip
 from edgeveil.trainer.datasets.base import InputSpec
@@ -61,7 +61,7 @@ def test_a_generator_of_series_works_over_time_alone(shape, halvings):
     assert v.shape == u.shape
     assert np.abs(v - u).max() < 0.5
     assert ([t.name for t in model.inputs], model.output_names) == (["series"], ["output"])
-    assert discriminators.series_discriminator(shape)(u).shape == (3, 1)
+    assert adversaries.series_discriminator(shape)(u).shape == (3, 1)
     noisy = series_generator(shape, width=8, halvings=halvings, blocks=1, noise=4)
     one, other = (np.asarray(noisy([u, np.full((3, 4), value, np.float32)])) for value in (0, 1))
     assert not np.array_equal(one, other)
@@ -123,13 +123,13 @@ def test_the_small_classifier_and_the_discriminator_take_any_image(shape):
     assert model(u).shape == (2, 5)
     assert model.output_names == ["logits"]
     assert model.count_params() < 400_000
-    assert discriminators.conv_discriminator(shape)(u).shape == (2, 1)
+    assert adversaries.conv_discriminator(shape)(u).shape == (2, 1)
 
 
 def test_vectors_have_their_own_networks():
     u = np.zeros((2, 7), np.float32)
     assert mlp_generator(7, width=8, blocks=1)(u).shape == (2, 7)
-    assert discriminators.mlp_discriminator(7)(u).shape == (2, 1)
+    assert adversaries.mlp_discriminator(7)(u).shape == (2, 1)
 
 
 def test_a_noise_input_joins_and_bits_start_as_they_are():

@@ -18,6 +18,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.atomic import atomic_path, require
+from edgeveil.trainer.child_processes import free_memory
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.results import locked, own_folder
 
@@ -172,20 +173,14 @@ def gigabytes(size: float) -> str:
     return f"{size / 1e9:,.1f} GB"
 
 
-def require_memory(needed: int, what: str, cure: str = "smaller samples") -> None:
-    """Raise ``BadInput`` where less memory is free than so many bytes, for ``what``."""
-    free = _free_memory()
+FEWER = "Take fewer rows with `budget.rows`, or smaller samples"
+
+
+def require_memory(needed: float, what: str, cure: str = FEWER) -> None:
+    """Raise ``BadInput`` where less memory is free than so many bytes, for ``what``; ``cure`` says what to do."""
+    free = free_memory()
     if needed > free:
-        raise BadInput(
-            f"{what} need {gigabytes(needed)} of memory, and {gigabytes(free)} are free. Take fewer rows with "
-            f"`budget.rows`, or {cure}."
-        )
-
-
-def _free_memory() -> int:
-    with Path("/proc/meminfo").open(encoding="ascii") as file:
-        facts = dict(line.split(":", 1) for line in file)
-    return int(facts["MemAvailable"].split()[0]) * 1024
+        raise BadInput(f"{what} need {gigabytes(needed)} of memory, and {gigabytes(free)} are free. {cure}.")
 
 
 # Samples that a file does not hold as they are (pictures, a compressed .npz) are written once, as one array, into the

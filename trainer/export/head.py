@@ -24,7 +24,7 @@ def with_head(fitted: FittedPerturber, head: Head | None) -> FittedPerturber:
             "The head's noise came of `head.random_state`, so who knows the seed knows the noise, and nothing is "
             "promised. Leave the key out and train again, or export without --emit both."
         )
-    from edgeveil.models.linear_head import linear_head
+    from edgeveil.models.classifiers import linear_head
 
     sample = "u" if head.of == "reading" else _before_output(fitted)
     training = fitted.training

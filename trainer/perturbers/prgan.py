@@ -341,7 +341,7 @@ def build_generator(spec: InputSpec, section: Generator, *, noise: int = 0) -> A
 
 def build_discriminator(spec: InputSpec) -> Any:
     """An untrained discriminator for samples of ``spec``."""
-    from edgeveil.models.discriminators import conv_discriminator, mlp_discriminator, series_discriminator
+    from edgeveil.models.adversaries import conv_discriminator, mlp_discriminator, series_discriminator
 
     if spec.kind == "vector":
         return mlp_discriminator(spec.shape[0])

@@ -93,7 +93,7 @@ def test_a_file_that_changes_or_is_cut_off_is_a_sentence(tmp_path):
 
 def test_too_little_memory_is_a_sentence(tmp_path, monkeypatch):
     stored = npz.load(write(tmp_path / "a.npz", pictures())).x
-    monkeypatch.setattr(samples, "_free_memory", lambda: 1000)
+    monkeypatch.setattr(samples, "free_memory", lambda: 1000)
     with pytest.raises(BadInput, match=r"40 samples of shape \(6, 5, 3\) need 0.0 GB of memory, and 0.0 GB are free"):
         np.asarray(stored)
 

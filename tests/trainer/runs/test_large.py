@@ -99,7 +99,7 @@ def test_a_cleaner_is_fitted_as_in_memory(tmp_path, monkeypatch):
 
 def test_what_cannot_stream_is_refused_by_name_and_size(tmp_path, on_disk, monkeypatch):
     recipe = private_recipe(write_npz(tmp_path, rows=1600))
-    monkeypatch.setattr(samples, "_free_memory", lambda: 10_000)
+    monkeypatch.setattr(samples, "free_memory", lambda: 10_000)
     what = (
         r'kind "label-only" with \[private\] learns from samples in memory, and 764 samples of shape \(6,\) need 0.0 GB'
     )

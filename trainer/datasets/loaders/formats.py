@@ -21,7 +21,6 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, reason
 from edgeveil.edge_runtime.sources.images import files_below, upright
 from edgeveil.edge_runtime.util.validate import counted
-from edgeveil.trainer.child_processes import free_memory
 from edgeveil.trainer.datasets.base import Sampling, taken
 from edgeveil.trainer.datasets.columns import Table, clause, library, listed, nfc, read_table
 from edgeveil.trainer.datasets.columns import labels as roles_of
@@ -29,6 +28,7 @@ from edgeveil.trainer.datasets.loaders import films
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.loaders.image_folder import TEST, TRAINING, alike, picture_of, several
 from edgeveil.trainer.datasets.readings import Readings, checked_samples, labelled, labelled_windows
+from edgeveil.trainer.datasets.samples import require_memory
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.data_section import Columns
 from edgeveil.trainer.recipe.messages import nearest
@@ -175,12 +175,7 @@ def uneven(kinds: Shapes) -> str:
 
 def need_memory(size: float, where: str) -> None:
     """Raise ``BadInput`` where so many bytes do not fit."""
-    free = free_memory()
-    if size > free:
-        raise BadInput(
-            f"{where} takes {size / 1e9:.1f} GB in memory, and {free / 1e9:.1f} GB are free. Leave rows out, or use a "
-            "machine with more."
-        )
+    require_memory(size, f"The samples of {where}", "Leave rows out, or use a machine with more")
 
 
 def held_out(names: Sequence[str], rows: Sequence[int]) -> np.ndarray | None:
