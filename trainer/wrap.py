@@ -25,7 +25,7 @@ from edgeveil.trainer.networks.own import is_module, saved
 from edgeveil.trainer.perturbers.wrapped import TAKES, Wrapped
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.data_section import data_at
-from edgeveil.trainer.recipe.messages import nearest
+from edgeveil.trainer.recipe.messages import nearest, problem
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.scaffold.given import Given
 from edgeveil.trainer.scaffold.new import compose
@@ -136,11 +136,7 @@ def _recipe(
     try:
         Wrapped(**section)
     except ValidationError as error:
-        (first, *_) = error.errors(include_url=False)
-        if first["loc"]:  # of one key
-            expected = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-            raise BadInput(f"{first['loc'][0]}: expected {expected}; got {first['input']}.") from None
-        raise BadInput(f"{model}: expected {first.get('ctx', {}).get('error', first['msg'])}.") from None
+        raise BadInput(f"{model}: {problem(error, Wrapped)}.") from None
     table = {**table, **about, "perturber": section}
     made = Recipe.of_table(table, origin="wrap", folder=Path.cwd(), taken=basis.code())
     return axes.with_settings(made, given) if given else made

@@ -1,4 +1,4 @@
-"""Errors of a recipe in one sentence: the key, what was expected, what came, and the nearest known key."""
+"""Errors of a TOML file in one sentence: the key, what was expected, what came, and the nearest known key."""
 
 from __future__ import annotations
 
@@ -54,11 +54,15 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def sentence(error: ValidationError, model: type[BaseModel], origin: str) -> str:
     """The first error of a recipe, and the number of the others."""
-    details = error.errors(include_url=False)
+    more = f" ({error.error_count() - 1} more after that.)" if error.error_count() > 1 else ""
+    return f"{origin}: {problem(error, model)}. `edgeveil recipe show digits` prints a valid one.{more}"
+
+
+def problem(error: ValidationError, model: type[BaseModel], what: str = "a recipe") -> str:
+    """The first error of a model, as a clause; ``what`` the file is."""
     # A mistyped key also makes its right spelling missing: report the mistyped one.
-    first = min(details, key=lambda d: d["type"] != "extra_forbidden")
-    more = f" ({len(details) - 1} more after that.)" if len(details) > 1 else ""
-    return f"{origin}: {_problem(first, model)}. `edgeveil recipe show digits` prints a valid one.{more}"
+    first = min(error.errors(include_url=False), key=lambda d: d["type"] != "extra_forbidden")
+    return _problem(first, model, what)
 
 
 def members(annotation: Any) -> list[type[BaseModel]]:
@@ -92,7 +96,7 @@ def _walk(model: type[BaseModel], loc: tuple[Any, ...]) -> tuple[str, list[type[
     return ".".join(written), models, description
 
 
-def _problem(detail: ErrorDetails, model: type[BaseModel]) -> str:
+def _problem(detail: ErrorDetails, model: type[BaseModel], what: str) -> str:
     kind, got = detail["type"], _show(detail["input"])
     key, models, description = _walk(model, detail["loc"])
     path = ".".join(map(str, detail["loc"]))
@@ -105,9 +109,10 @@ def _problem(detail: ErrorDetails, model: type[BaseModel]) -> str:
         _, (section,), _ = _walk(model, detail["loc"][:-1])
         known = sorted(section.model_fields)
         near = nearest(str(detail["loc"][-1]), known)
-        return f"`{key}` is not a key of a recipe{near}; expected here: {', '.join(known)}"
+        return f"`{key}` is not a key of {what}{near}; expected here: {', '.join(known)}"
     if kind == "missing":
-        return f"`{key}` is missing; expected: {description[:1].lower()}{description[1:].rstrip('.')}"
+        described = f"; expected: {description[:1].lower()}{description[1:].rstrip('.')}" if description else ""
+        return f"`{key}` is missing{described}"
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         kinds = [kind for m in models for kind in tags(m)]
         came = detail["input"].get("kind") if isinstance(detail["input"], dict) else None

@@ -292,18 +292,18 @@ def test_colours_axes_and_size_come_back():
         (["blur:sigma=1", "--set", "low=0", "--set", "high=1"], "expected no low, high"),
         (
             ["blur.keras", "--set", "size=8"],
-            'size: expected a width and a height as "64x48", or height and width as [48, 64]; got 8',
+            '`size`: expected a width and a height as "64x48", or height and width as [48, 64]; got 8',
         ),
-        (["blur.keras", "--set", "gives=1"], 'gives: expected a range as "0:1", or [0.0, 1.0]; got 1'),
+        (["blur.keras", "--set", "gives=1"], '`gives`: expected a range as "0:1", or [0.0, 1.0]; got 1'),
         (["blur:sigma=1", "--set", "colour=bgr"], 'such as budget.classifier_epochs (did you mean "colours"?)'),
         (
             ["blur:sigma=1", "--set", "low"],
             '--set: expected KEY=VALUE such as low=-1 or budget.classifier_epochs=3; got "low"',
         ),
-        (["blur.keras", "--set", "low=dark"], "low: expected a finite number, or a list of one for each channel"),
+        (["blur.keras", "--set", "low=dark"], "`low`: expected a finite number, or a list of one for each channel"),
         (["blur.keras", "--set", "low=[0, 0]", "--set", "high=1"], "blur.keras: low was expected to be a number, or a"),
         (["blur.keras", "--set", "budget.epoch=3"], '`budget.epoch` is not a key of a recipe (did you mean "epochs"?)'),
-        (["blur.keras", "--set", "layout=middle"], "layout: expected "),
+        (["blur.keras", "--set", "layout=middle"], "`layout`: expected "),
         (["blur.keras", "--set", "low=1"], "expected low and high, or neither"),
         (
             ["first.onnx", "--set", "low=0", "--set", "high=1", "--for", "coral-usb"],

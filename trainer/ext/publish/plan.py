@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 import tomllib
 from pydantic import Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
 
 from edgeveil.edge_runtime.errors import BadInput, written_text
 from edgeveil.edge_runtime.util.validate import counted
@@ -38,7 +37,7 @@ from edgeveil.trainer.ext.publish.frequency import Frequencies, Link, discernibi
 from edgeveil.trainer.ext.publish.generalise import Column as generalise_Column
 from edgeveil.trainer.ext.publish.generalise import Generalised, Method
 from edgeveil.trainer.ext.publish.levels import as_number
-from edgeveil.trainer.recipe.messages import nearest
+from edgeveil.trainer.recipe.messages import nearest, problem
 
 
 class Anonymity(PlanTable):
@@ -210,23 +209,7 @@ def _checked(model: type[Any], table: Any, where: str) -> Any:
     try:
         return model.model_validate(table)
     except ValidationError as error:
-        details = error.errors(include_url=False)
-        first = min(details, key=lambda one: one["type"] != "extra_forbidden")
-        key = ".".join(str(part) for part in first["loc"])
-        raise BadInput(f"{where}{f', `{key}`' if key else ''}: expected {_expected(first, model)}.") from None
-
-
-def _expected(detail: ErrorDetails, model: type[Any]) -> str:
-    kind = detail["type"]
-    if kind == "value_error":
-        return str(detail["ctx"]["error"])
-    if kind == "extra_forbidden":
-        return f"no such key{nearest(str(detail['loc'][-1]), model.model_fields)}"
-    if kind == "missing":
-        return "a value, and the key is missing"
-    if kind.startswith("union_tag"):
-        return "`kind` to be one of 'ranges', 'cuts', 'dates', 'prefixes', 'tree'"
-    return detail["msg"].removeprefix("Input should be ")
+        raise BadInput(f"{where}: {problem(error, model, 'a plan')}.") from None
 
 
 # What is said of a publication: each column and what became of it, k, l and t, and what is not promised.

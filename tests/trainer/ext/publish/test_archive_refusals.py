@@ -55,7 +55,7 @@ def refused(own, said, kind=BadInput, **changes):
         ("k = 3\n", "k = 3\nk = 4\n", "is no TOML: .*overwrite a value"),
         ('key = "recording"', 'key = "record"', '`frames.key` names the column .* "record" is none'),
         (DROP, DROP.replace("drop", "target"), '"recording" is none'),
-        ("most_dropped = 0.1\n", "", "`most_dropped`: expected a value, and the key is missing"),
+        ("most_dropped = 0.1\n", "", "`most_dropped` is missing"),
         ("most_dropped = 0.1", "most_dropped = 1.0", "`most_dropped`: expected less than 1"),
         ('\n[frames]\nkey = "recording"\nmost_dropped = 0.1\n', "", r"The plan has no table \[frames\]"),
         ('action = "drop"', 'action = "keep"\nreason = "a remark"', 'Column "remark", row 1: free text'),

@@ -125,7 +125,7 @@ def test_over_the_limit_nothing_is_published(tmp_path):
         ('sensitive = "illness"', 'sensitive = "age"', 'attack.sensitive takes a column with the action "drop"; "age"'),
         ('sensitive = "illness"', 'sensitive = "ilness"', 'is no column of it (did you mean "illness"?)'),
         ("points = 25", 'points = 25\ntarget = "day"', 'attack.target takes a column with the action "target"'),
-        ("points = 25\n", "", "`points`: expected a value, and the key is missing"),
+        ("points = 25\n", "", "`points` is missing"),
         ("bits = 0.4", "bits = 0", "`bits`: expected greater than 0"),
         ("bits = 0.4", 'bits = 0.4\nbudget = "long"', "`budget`: expected 'quick' or 'thorough'"),
     ],

@@ -103,7 +103,7 @@ def test_a_run_that_goes_on_draws_nothing_again(tmp_path):
     [
         ("", "needs a kind of count, histogram, mean; it has none yet"),
         ('kind = "median"', 'needs a kind of count, histogram, mean; it has "median"'),
-        ('kind = "count"', "`epsilon`: expected a value, and the key is missing"),
+        ('kind = "count"', "`epsilon` is missing"),
         ('kind = "count"\nepsilon = 0', "`epsilon`: expected greater than or equal to 0.000001"),
         ('kind = "count"\nepsilon = 1\nrows_each = 0', "`rows_each`: expected greater than or equal to 1"),
         ('kind = "histogram"\nepsilon = 1\ncolumn = "door"', "`values` or `edges`"),
