@@ -16,7 +16,7 @@ from edgeveil.trainer.datasets.loaders import films, formats, image_folder, npz,
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.ranges import OF_PEOPLE, OF_RELEASES, input_spec, without_range
 from edgeveil.trainer.datasets.readings import Readings, check_windows
-from edgeveil.trainer.recipe.data_section import PICTURES, SETS, format_of
+from edgeveil.trainer.recipe.data_section import PICTURES, SETS, Series, format_of
 
 if TYPE_CHECKING:
     from edgeveil.trainer.recipe.schema import Recipe
@@ -124,9 +124,8 @@ def _read(recipe: Recipe) -> Readings:
 
 def own(recipe: Recipe, kind: str, path: Path) -> Readings:
     """The user's own data of a recipe. Raises ``BadInput``."""
-    data, series, sampling = recipe.data, recipe.data.series, None
-    if series is not None:
-        sampling = Sampling(float(series.rate_hz or 0), tuple(series.channels or ()), tuple(series.units or ()))
+    data, series = recipe.data, recipe.data.series
+    sampling = None if series is None else _sampling(series)
     capture = recipe.capture if series is None else None
     labels = None if data.labels is None else Path(data.labels)
     if data.columns is None:
@@ -149,3 +148,7 @@ def own(recipe: Recipe, kind: str, path: Path) -> Readings:
     if series is not None:
         check_windows(readings.x, series, path)
     return readings
+
+
+def _sampling(series: Series) -> Sampling:
+    return Sampling(float(series.rate_hz or 0), tuple(series.channels or ()), tuple(series.units or ()))

@@ -31,7 +31,7 @@ def joined(readings: Readings, data: Data) -> tuple[Readings, dict[str, Joint]]:
     so are the joint labels of what is returned. Raises ``BadInput``: no such label, more joint classes than a manifest
     names, or two of one name.
     """
-    known, joint = readings.known, {}
+    known, joint = readings.known, dict[str, Joint]()
     for role, key, names in (("y", "target", data.targets), ("z", "sensitive", data.sensitives)):
         if len(names) == 1:
             continue

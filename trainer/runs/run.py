@@ -125,7 +125,8 @@ class Run:
         ``replace`` gives an earlier run there a dated name. Raises ``BadInput`` if the folder is not empty, or if a
         run to resume is missing or has another recipe.
         """
-        recipe, dataset = recipe.with_budget(budget).with_files(), None
+        recipe = recipe.with_budget(budget).with_files()
+        dataset: Dataset | None = None
         if resume:
             facts = {**(run := cls.open(folder)).facts, "budget": budget}
             if changed := recipe.changed_from(run.recipe):
