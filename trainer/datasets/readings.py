@@ -355,7 +355,7 @@ def labelled_arrays(
     if "subject" in arrays and "groups" in arrays:
         raise BadInput(f"{path}: `groups` is another name for `subject`; got both. Leave one out.")
     consent = _consent(arrays[CONSENT], len(x), path) if CONSENT in arrays else None
-    groups = {
+    groups: dict[str, Any] = {
         "session" if name == "session" else "subject": class_numbers(arrays[name], name, len(x), path)[0]
         for name in OPTIONAL
         if name in arrays

@@ -177,7 +177,7 @@ def test_what_lies_outside_an_hdf5_file_is_not_opened(tmp_path):
             "x lie in another file",
         ),
         ("virtual", virtual, "x lie in another file"),
-        ("large", lambda file: file.create_dataset("x", (9, 2**40), "f8", chunks=(1, 2**20)), "GB in memory"),
+        ("large", lambda file: file.create_dataset("x", (9, 2**40), "f8", chunks=(1, 2**20)), "GB of memory"),
     ):
         with h5py.File(tmp_path / f"{name}.h5", "w") as file:
             add(file)
