@@ -240,7 +240,7 @@ def test_a_range_is_found(given, digits):
     assert Wrapped(kind="wrapped", model="m.keras", size="24x16", gives="0:2.5").model_dump(
         include={"size", "gives"}
     ) == {"size": [16, 24], "gives": [0.0, 2.5]}
-    fitted, facts, _ = one.open(digits)
+    fitted, facts, _ = one.tried_on(digits)
     assert facts["takes"]["size"] == (16, 16)
     assert fitted.frames(digits.x[:2]).shape == (2, 8, 8, 1)
 
@@ -258,7 +258,7 @@ def test_the_range_of_imagenet_is_found_where_no_other_fits(order, tmp_path):
     gives = layers.Rescaling((high - low).tolist(), low.tolist())(pooled)
     keras.Model(sample, gives).save(tmp_path / "m.keras")
     stated = Wrapped(kind="wrapped", model=str(tmp_path / "m.keras"), colours="rgb" if order == 1 else "bgr")
-    _, facts, text = stated.open(data)
+    _, facts, text = stated.tried_on(data)
     assert (facts["takes"]["low"], facts["takes"]["high"]) == (tuple(low), tuple(high))
     assert f"takes low=[{low[0]:g}, " in text
 
