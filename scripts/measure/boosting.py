@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.trainer import datasets
-from edgeveil.trainer.attacks.families.boosting import boosted
-from edgeveil.trainer.attacks.families.estimator import log_loss, predicted
+from edgeveil.trainer.attacks.families.estimator import boosted, log_loss, predicted
 from edgeveil.trainer.recipe.schema import Recipe
 from scripts import record
 from scripts.papers import adult

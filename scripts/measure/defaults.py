@@ -33,7 +33,7 @@ import numpy as np
 from edgeveil.devices import compare as idle
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer import datasets
-from edgeveil.trainer.attacks.families.boosting import boosted
+from edgeveil.trainer.attacks.families.estimator import boosted
 from edgeveil.trainer.audit import findings
 from edgeveil.trainer.audit.findings import SENT
 from edgeveil.trainer.audit.verdict import verdict

@@ -12,7 +12,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks.ahead import ahead, at_most
-from edgeveil.trainer.attacks.findings import Row
+from edgeveil.trainer.attacks.findings import done_by
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.attacks.registry import adversaries, meant_for
 from edgeveil.trainer.audit.document import NOT_COVERED, Making, kept_answers
@@ -109,11 +109,7 @@ def audit(
 
         journal.begins = begin
         tries = replace(tries, journal=journal)
-
-        def done(found: Sequence[Row]) -> None:
-            figures = {"right": found[0].accuracy} if found else {}
-            advance(**figures)
-
+        done = done_by(advance)
         elsewhere = None if there is None else there.rows.outputs
         rows = dataset.slices.rows()
         advance.begin("perturbing")
@@ -158,10 +154,10 @@ def _shipped(about: About) -> list[str]:
     return [EXTREMES] if about.dataset.input.extremes else []
 
 
-def _raw(rates: Mapping[str, Mapping[str, float]], y: str, z: str) -> list[Finding]:
+def _raw(rates: Mapping[str, Interval], y: str, z: str) -> list[Finding]:
     """What D_y and D_z read of raw samples: what there is to keep, and to hide."""
     return [
-        Finding.measured(name, reader, "right", Interval(*rates[of].values()), of=RAW, more={"kind": "reader"})
+        Finding.measured(name, reader, "right", rates[of], of=RAW, more={"kind": "reader"})
         for name, reader, of in ((y, "D_y", "target"), (z, "D_z", "sensitive"))
     ]
 

@@ -26,7 +26,7 @@ from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.attacks.rows import places, question_of
 from edgeveil.trainer.attacks.run_all import run, summed_up
 from edgeveil.trainer.audit import readers
-from edgeveil.trainer.audit.document import Audited, interval, measured, versions
+from edgeveil.trainer.audit.document import Audited, measured, versions
 from edgeveil.trainer.audit.findings import LABEL_ONLY
 from edgeveil.trainer.audit.sections import other_attributes, retained
 from edgeveil.trainer.audit.sections.retained import named_by
@@ -35,6 +35,7 @@ from edgeveil.trainer.child_processes import Job
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.graphs.prediction import asked_once, keep_answers, recall_answers
 from edgeveil.trainer.measures import intervals
+from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.results import code_of
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
@@ -66,18 +67,15 @@ def examine(
     most = ran.most_bits
     apart: tuple[Part, ...] = ()
     if most is not None and most.test.row is not None:
-        read = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1)
+        # y as D_y reads it from what left
+        read, of_choose = (
+            logits(classifiers["target"], dataset.unit(x)).argmax(axis=1) for x in (test.x, most.choose.x)
+        )
         of_row = np.empty(len(dataset.y), np.int64)
         of_row[dataset.slices.test] = read
-        of_choose = logits(classifiers["target"], dataset.unit(most.choose.x)).argmax(axis=1)
-        apart = parts(
-            most.judged("choose"),
-            most.judged("test"),
-            question.whole.counted,
-            _attributes(dataset, most.test.row),
-            label=Labels(of_choose, of_row[most.test.row]),
-            rng=np.random.default_rng([seed, 10]),
-        )
+        judged, rng = (most.judged("choose"), most.judged("test")), np.random.default_rng([seed, 10])
+        label, known = Labels(of_choose, of_row[most.test.row]), _attributes(dataset, most.test.row)
+        apart = parts(*judged, question.whole.counted, known, label=label, rng=rng)
     of_y = readers.read(dataset, released, labels or {}, classifiers["target"], budget, seed)
     return Audited(measured(of_y[0]), of_z, most, apart, of_y, ran.kept)
 
@@ -93,15 +91,13 @@ def _attributes(dataset: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:
     return by_name
 
 
-def raw_rates(dataset: Dataset, classifiers: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Accuracy of D_y and of D_z (given y) on raw test samples: what there is to keep, and to hide."""
+def raw_rates(dataset: Dataset, classifiers: Mapping[str, Any]) -> dict[str, Interval]:
+    """How often D_y and D_z (given y) read raw test samples right: what there is to keep, and to hide."""
     test = dataset.part("test")
-    target = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1) == test.y
-    answers = masked(logits(classifiers["sensitive"], dataset.unit(test.x)), dataset.theta[test.y])
-    return {
-        "target": interval(intervals.rate(target, test.cluster)),
-        "sensitive": interval(intervals.rate(answers.argmax(axis=1) == test.z, test.cluster)),
-    }
+    target = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1)
+    sensitive = masked(logits(classifiers["sensitive"], dataset.unit(test.x)), dataset.theta[test.y]).argmax(axis=1)
+    answers = {"target": target == test.y, "sensitive": sensitive == test.z}
+    return {name: intervals.rate(right, test.cluster) for name, right in answers.items()}
 
 
 # Label-only of a run, the floor next to which a perturber stands: the same whatever artefact is audited.

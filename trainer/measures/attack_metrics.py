@@ -16,7 +16,7 @@ from scipy import optimize, special, stats
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.measures.certificate import shuffled_labels
-from edgeveil.trainer.measures.intervals import CONFIDENCE, Interval, count, mean, unit_numbers
+from edgeveil.trainer.measures.intervals import Interval, clipped, count, mean, student, unit_numbers
 
 FLOOR = 1e-6  # the smallest probability an attack may state; bounds the loss of one row at 20 bits
 
@@ -111,8 +111,7 @@ def auc_interval(
     if len(totals) < 2:
         return Interval(estimate, 0.0, 1.0)
     error = float(np.sqrt(len(totals) / (len(totals) - 1) * (totals**2).sum()))
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(totals) - 1)) * error
-    return Interval(estimate, max(0.0, estimate - half), min(1.0, estimate + half))
+    return clipped(estimate, student(len(totals)) * error)
 
 
 def attack_gains(prior: np.ndarray, probabilities: np.ndarray, y: np.ndarray) -> np.ndarray:

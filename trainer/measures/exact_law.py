@@ -34,10 +34,6 @@ class Found:
     draws: int = 0
     not_run: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """As an audit has it."""
-        return {"not_run": self.not_run} if self.not_run else {"epsilon": self.epsilon, "draws": self.draws}
-
 
 def log_ratio(laws: Sequence[Law]) -> float:
     """The largest |log| of the odds of one report under two inputs; infinite where one of them never gives it."""

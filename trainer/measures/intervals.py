@@ -40,6 +40,7 @@ def rate(hits: np.ndarray, cluster: np.ndarray | None = None) -> Interval:
     if cluster is None:
         return Interval(p, *wilson(p, len(hits)))
     units = len(np.unique(cluster))
+    units = len(np.unique(cluster))
     if units < 2:
         return Interval(p, 0.0, 1.0)
     if p in (0.0, 1.0):
@@ -47,8 +48,7 @@ def rate(hits: np.ndarray, cluster: np.ndarray | None = None) -> Interval:
     else:
         design_effect = max(1.0, _standard_error(hits, cluster) ** 2 * len(hits) / (p * (1 - p)))
         n_effective = max(1.0, len(hits) / design_effect)
-    t = float(stats.t.ppf(0.5 + CONFIDENCE / 2, units - 1))
-    return Interval(p, *wilson(p, n_effective * (_Z / t) ** 2))
+    return Interval(p, *wilson(p, n_effective * (_Z / student(units)) ** 2))
 
 
 def mean(values: np.ndarray, cluster: np.ndarray | None = None) -> Interval:
@@ -57,8 +57,18 @@ def mean(values: np.ndarray, cluster: np.ndarray | None = None) -> Interval:
     units = len(values) if cluster is None else len(np.unique(cluster))
     if units < 2:
         return Interval(float(values.mean()) if len(values) else float("nan"), float("-inf"), float("inf"))
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, units - 1)) * _standard_error(values, cluster)
-    return Interval(float(values.mean()), float(values.mean()) - half, float(values.mean()) + half)
+    estimate, half = float(values.mean()), student(units) * _standard_error(values, cluster)
+    return Interval(estimate, estimate - half, estimate + half)
+
+
+def student(units: int) -> float:
+    """The quantile of Student's t that a 95 % interval over so many units takes."""
+    return float(stats.t.ppf(0.5 + CONFIDENCE / 2, units - 1))
+
+
+def clipped(estimate: float, half: float) -> Interval:
+    """A share with ``half`` of its interval on either side, as far as these are shares."""
+    return Interval(estimate, max(0.0, estimate - half), min(1.0, estimate + half))
 
 
 def wilson(p: float, n: float) -> tuple[float, float]:

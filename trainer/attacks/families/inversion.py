@@ -58,15 +58,11 @@ def invert(problem: Problem, seed: int) -> Callable[[Released], np.ndarray]:
     goal = features.unit(problem, fit.unperturbed())
     model = _network(problem, features.side(problem, fit).shape[1], goal)
     rows, epochs = affordable(model, len(fit), problem.budget)
-    descend(
-        model,
-        (seen(problem, standard, fit.take(slice(rows))), goal[:rows]),
-        (seen(problem, standard, stop), features.unit(problem, stop.unperturbed())),
-        loss=keras.losses.MeanSquaredError(),
-        epochs=epochs,
-        budget=problem.budget,
-        rate=2e-3,
-    )
+
+    learn = seen(problem, standard, fit.take(slice(rows))), goal[:rows]
+    held = seen(problem, standard, stop), features.unit(problem, stop.unperturbed())
+    loss = keras.losses.MeanSquaredError()
+    descend(model, learn, held, loss=loss, epochs=epochs, budget=problem.budget, rate=2e-3)
 
     def reconstruct(part: Released) -> np.ndarray:
         u = logits(model, *seen(problem, standard, part))

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgeveil.trainer.attacks import features
-from edgeveil.trainer.attacks.families.networks import counting_stands_in
+from edgeveil.trainer.attacks.families.networks import Learner
 from edgeveil.trainer.attacks.problem import Problem, Released
-from edgeveil.trainer.attacks.protocol import Adaptive
 
 REFERENCES = 400  # training windows that are compared with
 STEPS = 32  # at most: longer windows are thinned to means
@@ -21,17 +20,12 @@ BAND = 0.15  # of a window: how far matched steps may be apart
 NEIGHBOURS = 5
 
 
-class NearestInShape(Adaptive):
+class NearestInShape(Learner):
     """The nearest of 400 windows of its y, where time may be stretched by some steps."""
 
     name = "nearest by DTW"
     order = 18
-    seeded = True
     of = "series"
-
-    def why_not(self, problem: Problem) -> str | None:
-        """Where x' takes few values, counting is exact."""
-        return counting_stands_in(problem)
 
     def fit(self, problem: Problem, seed: int) -> NearestAttack:
         """Keep a random subset of the training rows."""

@@ -20,19 +20,29 @@ from edgeveil.trainer.graphs.prediction import predict
 
 Trunk = Callable[[Any, int], Any]  # a Keras tensor of frames (batch, *shape), Budget.widen -> features (batch, width)
 Look = Callable[[Released], "list[np.ndarray]"]  # rows -> the network's inputs
+Told = tuple["list[np.ndarray]", np.ndarray]  # a network's inputs and what it is to answer
 
 FEWEST_EPOCHS = 4  # a network too large for its budget sees fewer rows before it sees them less often than this
 FEWEST_NETWORK_ROWS = 256
 MUCH_DATA = 1e7  # values of the training rows; with more the quick audit leaves costly variations out
 
 
-class Network(Adaptive):
+class Learner(Adaptive):
+    """A family that learns for long: where x' takes few values, counting is exact and replaces it."""
+
+    seeded = True
+
+    def why_not(self, problem: Problem) -> str | None:
+        """Counting is exact where few values occur."""
+        return counting_stands_in(problem)
+
+
+class Network(Learner):
     """A family of neural adversaries: an architecture and the first step of its optimiser."""
 
     trunk: Trunk
     rate: float
     confirms = False  # also attacks where counting is exact, in a thorough audit
-    seeded = True
 
     def why_not(self, problem: Problem) -> str | None:
         """Vectors have no neighbourhoods to convolve; and where x' takes few values, counting is exact."""
@@ -115,16 +125,7 @@ def affordable(model: Any, rows: int, budget: Budget) -> tuple[int, int]:
     return min(rows, max(FEWEST_NETWORK_ROWS, int(visits // epochs))), epochs
 
 
-def descend(
-    model: Any,
-    fit: tuple[list[np.ndarray], np.ndarray],
-    stop: tuple[list[np.ndarray], np.ndarray],
-    *,
-    loss: Any,
-    epochs: int,
-    budget: Budget,
-    rate: float,
-) -> None:
+def descend(model: Any, fit: Told, stop: Told, *, loss: Any, epochs: int, budget: Budget, rate: float) -> None:
     """Adam from ``rate`` down to 0 as a cosine; the weights with the smallest loss on ``stop`` are kept."""
     import keras
 

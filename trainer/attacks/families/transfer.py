@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
-import numpy as np
-
 from edgeveil.trainer.attacks.families.cnn import batch_norm_trunk
 from edgeveil.trainer.attacks.families.mlp import mlp_trunk
 from edgeveil.trainer.attacks.families.network import series_trunk
 from edgeveil.trainer.attacks.families.networks import NetworkAttack, Trunk, train
-from edgeveil.trainer.attacks.problem import Problem, Released, cut, joined
+from edgeveil.trainer.attacks.problem import Problem, Released, cut, enough, joined, units_of
 from edgeveil.trainer.attacks.protocol import Kind
 from edgeveil.trainer.measures.enough import LEARN_ROWS, LEARN_UNITS
 
@@ -31,13 +29,12 @@ class Transfer:
         clean = problem.clean
         if clean is None:
             return "no clean rows were given"
-        units = len(clean) if clean.cluster is None else len(np.unique(clean.cluster))
-        if len(clean) < LEARN_ROWS or units < LEARN_UNITS:
-            return (
-                f"another classifier needs {LEARN_ROWS} rows of {LEARN_UNITS} units in the first slice; it holds "
-                f"{len(clean)} of {units}"
-            )
-        return None
+        if enough(clean):
+            return None
+        return (
+            f"another classifier needs {LEARN_ROWS} rows of {LEARN_UNITS} units in the first slice; it holds "
+            f"{len(clean)} of {units_of(clean)}"
+        )
 
     def fit(self, problem: Problem, seed: int) -> NetworkAttack:
         """Train on clean rows of the first slice, stopped on others of them."""

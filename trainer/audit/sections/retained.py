@@ -7,18 +7,17 @@ leakage about it; the reader of the card decides whether that is a use or a harm
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from edgeveil.trainer.attacks.rows import places, to_learn
 from edgeveil.trainer.audit.findings import DONOR, LABEL_ONLY, RAW, SENT, Finding, plain
 from edgeveil.trainer.audit.sections import About, Section
-from edgeveil.trainer.datasets.base import Dataset, Part
+from edgeveil.trainer.datasets.base import Dataset, Part, taken
 from edgeveil.trainer.graphs import fitting
 from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.measures.intervals import Interval
@@ -99,34 +98,19 @@ class Reader:
     def __init__(self, dataset: Dataset, given: Shown, known: list[Property], effort: Effort, seed: int) -> None:
         import keras
 
-        from edgeveil.models.property_readers import reader
-
-        rng = np.random.default_rng([seed, 5])
-        given = given.at_most(effort.rows, rng)
+        given = given.at_most(effort.rows, np.random.default_rng([seed, 5]))
         self._dataset, self._known = dataset, known
-        self._mean, self._scale = _scaling(dataset)
-        keras.utils.set_random_seed(seed)
         units = {"y": len(dataset.y_names), **{f"p{i}": p.classes or 1 for i, p in enumerate(known)}}
-        self._model = reader(dataset.input.shape, units)
-        entropy, squared = keras.losses.SparseCategoricalCrossentropy(from_logits=True), keras.losses.MeanSquaredError()
-        losses = {"y": entropy, **{f"p{i}": entropy if p.classes else squared for i, p in enumerate(known)}}
+        losses = {f"p{i}": keras.losses.MeanSquaredError() for i, p in enumerate(known) if not p.classes}
         targets = {"y": dataset.y[given.rows]}
         for i, p in enumerate(known):
             values = p.values[given.rows]
             targets[f"p{i}"] = values if p.classes else ((values - values.mean()) / max(values.std(), 1e-9))[:, None]
-        batch = int(np.clip(len(given.rows) // 40, 16, 64))
-        steps = effort.epochs * -(-len(given.rows) // batch)
-        rate = keras.optimizers.schedules.CosineDecay(2e-3, steps)
-        loss = fitting.total(losses)
-        adam = keras.optimizers.Adam(rate)
-        fitting.fit(self._model, self._inputs(given.u), targets, loss, adam, batch=batch, epochs=effort.epochs)
+        self._answers = _trained(dataset, given.u, targets, units, effort, seed, losses=losses, decay=True)
 
     def read(self, shown: Shown) -> dict[str, np.ndarray]:
         """y (n,) class numbers and every property (n,), class numbers or standardised values, as predicted."""
-        pieces = [
-            self._model(self._inputs(shown.u[i : i + 2048]), training=False) for i in range(0, len(shown.u), 2048)
-        ]
-        answers = {name: np.concatenate([np.asarray(piece[name]) for piece in pieces]) for name in pieces[0]}
+        answers = self._answers(shown.u)
         predictions = {"y": answers["y"].argmax(axis=1)}
         for i, p in enumerate(self._known):
             predictions[p.name] = answers[f"p{i}"].argmax(axis=1) if p.classes else answers[f"p{i}"][:, 0]
@@ -135,8 +119,7 @@ class Reader:
     def score(self, shown: Shown) -> Iterator[tuple[str | None, str, Interval]]:
         """How well that is: of y (None) and of each property, the figure, a rate or a correlation within y."""
         read, data = self.read(shown), self._dataset
-        cluster = None if data.cluster is None else data.cluster[shown.rows]
-        y = data.y[shown.rows]
+        cluster, y = taken(data.cluster, shown.rows), data.y[shown.rows]
         yield None, "right", intervals.rate(read["y"] == y, cluster)
         for p in self._known:
             truth = p.values[shown.rows]
@@ -144,9 +127,6 @@ class Reader:
                 yield p.name, "right", intervals.rate(read[p.name] == truth, cluster)
             else:
                 yield p.name, "correlation", correlation(truth, read[p.name], y, cluster)
-
-    def _inputs(self, u: np.ndarray) -> np.ndarray:
-        return ((u - self._mean) * self._scale).astype(np.float32)
 
 
 def discriminator_accuracy(
@@ -156,29 +136,55 @@ def discriminator_accuracy(
 
     0.5 is perfect; there are as many real ones as made ones.
     """
+    rng, sides = np.random.default_rng([seed, 6]), []
+    for a, b in zip(real, made, strict=True):
+        n = min(len(a.rows), len(b.rows), effort.rows // 2)
+        a, b = a.at_most(n, rng), b.at_most(n, rng)
+        sides.append((np.concatenate([a.u, b.u]), np.repeat([0, 1], n), np.concatenate([a.rows, b.rows])))
+    (u, side, _), (u_test, side_test, rows) = sides
+    order = rng.permutation(len(u))
+    answers = _trained(dataset, u[order], {"made": side[order]}, {"made": 2}, effort, seed)
+    return intervals.rate(answers(u_test)["made"].argmax(axis=1) == side_test, taken(dataset.cluster, rows))
+
+
+def _trained(
+    dataset: Dataset,
+    u: np.ndarray,
+    targets: Mapping[str, np.ndarray],
+    units: Mapping[str, int],
+    effort: Effort,
+    seed: int,
+    *,
+    losses: Mapping[str, Any] | None = None,
+    decay: bool = False,
+) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
+    """A network that learned ``targets`` (n, ...), of so many ``units`` each, of samples u (n, ...): what it answers.
+
+    Targets are class numbers, but for those that ``losses`` have. ``decay``: the rate goes down to 0.
+    """
     import keras
 
     from edgeveil.models.property_readers import reader
 
-    rng = np.random.default_rng([seed, 6])
     mean, scale = _scaling(dataset)
-    sides = []
-    for a, b in zip(real, made, strict=True):
-        n = min(len(a.rows), len(b.rows), effort.rows // 2)
-        a, b = a.at_most(n, rng), b.at_most(n, rng)
-        u = np.concatenate([a.u, b.u])
-        sides.append((((u - mean) * scale).astype(np.float32), np.repeat([0, 1], n), np.concatenate([a.rows, b.rows])))
+
+    def inputs(u: np.ndarray) -> np.ndarray:
+        return np.asarray(((u - mean) * scale).astype(np.float32))
+
     keras.utils.set_random_seed(seed)
-    model = reader(dataset.input.shape, {"made": 2})
-    loss = fitting.total({"made": keras.losses.SparseCategoricalCrossentropy(from_logits=True)})
-    (u, side, _), (u_test, side_test, rows) = sides
-    order = rng.permutation(len(u))
+    model = reader(dataset.input.shape, dict(units))
+    entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    loss = fitting.total({**dict.fromkeys(targets, entropy), **(losses or {})})
     batch = int(np.clip(len(u) // 40, 16, 64))
-    adam = keras.optimizers.Adam(2e-3)
-    fitting.fit(model, u[order], {"made": side[order]}, loss, adam, batch=batch, epochs=effort.epochs)
-    answers = np.concatenate([np.asarray(model(u_test[i : i + 2048])["made"]) for i in range(0, len(u_test), 2048)])
-    cluster = None if dataset.cluster is None else dataset.cluster[rows]
-    return intervals.rate(answers.argmax(axis=1) == side_test, cluster)
+    steps = effort.epochs * -(-len(u) // batch)
+    adam = keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(2e-3, steps) if decay else 2e-3)
+    fitting.fit(model, inputs(u), dict(targets), loss, adam, batch=batch, epochs=effort.epochs)
+
+    def answers(u: np.ndarray) -> dict[str, np.ndarray]:
+        pieces = [model(inputs(u[i : i + 2048]), training=False) for i in range(0, len(u), 2048)]
+        return {name: np.concatenate([np.asarray(piece[name]) for piece in pieces]) for name in pieces[0]}
+
+    return answers
 
 
 def correlation(a: np.ndarray, b: np.ndarray, y: np.ndarray, cluster: np.ndarray | None) -> Interval:
@@ -194,7 +200,7 @@ def correlation(a: np.ndarray, b: np.ndarray, y: np.ndarray, cluster: np.ndarray
     if len(totals) < 3 or abs(r) > 1 - 1e-9:
         return Interval(r, np.nan, np.nan)
     error = float(np.sqrt((totals**2).sum())) / len(a) / (1 - r**2)
-    half = float(stats.t.ppf(0.975, len(totals) - 1)) * error
+    half = intervals.student(len(totals)) * error
     middle = float(np.arctanh(r))
     return Interval(r, float(np.tanh(middle - half)), float(np.tanh(middle + half)))
 

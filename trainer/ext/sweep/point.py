@@ -136,12 +136,12 @@ def measure(
     audited = examine(*about, families=chosen, labels=perturbed.labels)
     result, outputs = audited.found, perturbed.outputs
     worst = result.worst_adaptive
-    leak = {"name": worst.name, **{name: getattr(worst, name) for name in ("accuracy", "low", "high", "auc")}}
+    leak = {"name": worst.name, **dict(zip(("accuracy", "low", "high"), worst.right, strict=True)), "auc": worst.auc}
     fixed = next((row for row in result.rows if row.kind == "fixed"), None)
     document: dict[str, Any] = {
         "attacked_by": [row.name for row in result.rows],
         "not_run": [left_out._asdict() for left_out in result.not_run],
-        "fixed": None if fixed is None else {name: getattr(fixed, name) for name in ("accuracy", "low", "high")},
+        "fixed": None if fixed is None else interval(fixed.right),
     }
     part = dataset.part("test")
     first = len(rows) - len(part)
@@ -175,7 +175,7 @@ def measure(
             "verdict": judge(judged, thresholds),
             "leak": leak,
             "target": interval(audited.target),
-            "raw": raw_rates(dataset, two),
+            "raw": {name: interval(one) for name, one in raw_rates(dataset, two).items()},
             "kept": {
                 name: correlation(value, units)
                 for name, value in correlations(dataset, part, frames, named=named).items()
