@@ -12,6 +12,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks import rows, sequences
 from edgeveil.trainer.attacks.families.code_counts import WEIGHT, attacked, cross_validated, shrunk
 from edgeveil.trainer.attacks.sequences import Tracks
+from edgeveil.trainer.audit.findings import plain
 from edgeveil.trainer.audit.sections.retained import correlations
 from edgeveil.trainer.datasets.base import Dataset, Part, taken
 from edgeveil.trainer.measures import attack_metrics, certificate
@@ -75,7 +76,7 @@ def measure(
         "code_counts_crossed": again,
         "attack": max(counted, again, key=lambda rate: rate["accuracy"]),
         "pooled": [pooled(length, (second, seen), (test, out), classes, codes, rng) for length in POOLED],
-        "kept": correlations(dataset, test, out["frame"]),
+        "kept": {name: plain(one.estimate) for name, one in correlations(dataset, test, out["frame"]).items()},
         "distance": float(np.linalg.norm(distance, axis=1).mean()),
     }
 

@@ -131,7 +131,6 @@ class _Fold(NamedTuple):
 #
 # Members and their number are chosen by cross-entropy on one half of the validation rows, never on test rows.
 
-
 NAME = "ensemble"
 SIZES = (2, 3, 5)
 

@@ -83,7 +83,6 @@ def mean_auc(scores: np.ndarray, positive: np.ndarray) -> float:
 # (2023), theorem 4.3. It uses the confidential labels, not the predictor: the least change of x after which no linear
 # model predicts them better than their mean.
 
-
 RANK_TOLERANCE = 1e-10
 
 

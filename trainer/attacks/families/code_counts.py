@@ -35,11 +35,11 @@ class CodeCounts(Adaptive):
 
     def why_not(self, problem: Problem) -> str | None:
         """Outputs that do not repeat are not codes."""
-        count = len(set(values(problem.fit, few=problem.few_values)))
-        if count > MOST_VALUES or len(problem.fit) < ROWS_OF_A_VALUE * count:
-            what = "frames" if problem.fit.also is None else "codes"
-            return f"{count:,} different {what} in {len(problem.fit):,} rows are no codes to count"
-        return None
+        different, rows = len(set(values(problem.fit, few=problem.few_values))), len(problem.fit)
+        if different <= MOST_VALUES and rows >= ROWS_OF_A_VALUE * different:
+            return None
+        what = "frames" if problem.fit.also is None else "codes"
+        return f"{different:,} different {what} in {rows:,} rows are no codes to count"
 
     def fit(self, problem: Problem, _seed: int) -> CodeAttack:
         """Count z by y and code on the training rows."""
@@ -47,10 +47,8 @@ class CodeCounts(Adaptive):
         places = {value: place for place, value in enumerate(sorted(set(values(fit, few=problem.few_values))))}
         counts = np.zeros((*problem.counted.shape[:1], len(places) + 1, problem.z_classes))
 
-        def code(part: Released) -> np.ndarray:
-            return np.array(
-                [places.get(value, len(places)) for value in values(part, few=problem.few_values)]
-            )  # the last: not in training
+        def code(part: Released) -> np.ndarray:  # the last: not in training
+            return np.array([places.get(value, len(places)) for value in values(part, few=problem.few_values)])
 
         np.add.at(counts, (fit.y, code(fit), fit.z), 1.0)
         return _counted(problem, counts, code)
@@ -155,12 +153,9 @@ def cross_validated(
     null, null_auc = float(by_chance.mean()), float(np.mean([one["auc"] for one in nulls]))
     gained = scores["accuracy"] - null
     half = float(stats.norm.ppf(0.975) * by_chance.std(ddof=1))
-    ends = {"accuracy": gained, "low": gained - half, "high": gained + half}
-    return {
-        **{name: float(np.clip(chance + end, 0, 1)) for name, end in ends.items()},
-        "auc": float(np.clip(scores["auc"] - null_auc + 0.5, 0, 1)),
-        "null": null,
-    }
+    ends = {"accuracy": chance + gained, "low": chance + (gained - half), "high": chance + (gained + half)}
+    ends["auc"] = scores["auc"] - null_auc + 0.5
+    return {**{name: float(np.clip(end, 0, 1)) for name, end in ends.items()}, "null": null}
 
 
 def _counted_elsewhere(
@@ -172,8 +167,7 @@ def _counted_elsewhere(
     p = np.empty((len(part), prior.shape[1]))
     for number in range(FOLDS):
         rest, mine = fold != number, fold == number
-        shape = (prior.shape[0], codes, prior.shape[1])
-        counts = intervals.count(part.y[rest], code[rest], z[rest], shape=shape)
+        counts = count(part.y[rest], code[rest], z[rest], shape=(prior.shape[0], codes, prior.shape[1]))
         p[mine] = shrunk(counts, prior, WEIGHT)[part.y[mine], code[mine]]
     return p
 
@@ -181,9 +175,5 @@ def _counted_elsewhere(
 def attacked(p: np.ndarray, part: Part) -> dict[str, float]:
     """Right answers of probabilities p (n, classes of z) with their interval, and the AUC within y."""
     right = intervals.rate(p.argmax(axis=1) == part.z, part.cluster)
-    return {
-        "accuracy": right.estimate,
-        "low": right.low,
-        "high": right.high,
-        "auc": attack_metrics.auc_within_y(p, part.y, part.z),
-    }
+    ends = dict(zip(("accuracy", "low", "high"), right, strict=True))
+    return {**ends, "auc": attack_metrics.auc_within_y(p, part.y, part.z)}

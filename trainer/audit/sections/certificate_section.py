@@ -30,7 +30,6 @@ from edgeveil.trainer.measures.per_code import PerCode, per_code
 COVERED = 0.9  # of the samples, by pairs of that many units; below, there is no bound worth the name
 ALMOST = 0.5  # of the way from P(z | y) to certainty; beyond, a factor says little
 
-
 KIND = {"kind": "certificate"}
 CHANNEL, CODES = "channel", "codes"  # what is asked, where it is not z: of the channel alone, and of linked codes
 EVERY, OF_CLASS = "worst code", "worst code, given the class that is sent"
@@ -175,7 +174,6 @@ HALVINGS = 8
 SINGLE = "single release only: nothing was counted on sequences as they really occur"
 HELD = "a held {unit} is one release, counted as if each sample were a whole one; real ones are under tracks"
 HELD_FOR = {"track": "track", "period": "period of a class", "bout": "bout of a class"}
-
 
 AVERAGE, OVER_NULL, CAPACITY = "counted channel", "counted channel, over z shuffled", "capacity"
 

@@ -30,7 +30,6 @@ from edgeveil.trainer.measures.attack_metrics import counted_prior
 
 # The labels that a data set knows besides y, as an audit asks about them: rare classes together, numbers in ranges.
 
-
 TO_LEARN, TO_TEST = 20, 5  # rows of each class; rarer ones are put together
 BINS, MOST_ATTRIBUTES = 10, 6
 TO = " to "  # between the ends of a range of an ordered label

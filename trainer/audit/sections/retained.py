@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.trainer.attacks.rows import places, to_learn
-from edgeveil.trainer.audit.findings import DONOR, LABEL_ONLY, RAW, SENT, Finding, plain
+from edgeveil.trainer.audit.findings import DONOR, LABEL_ONLY, RAW, SENT, Finding
 from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.datasets.base import Dataset, Part, taken
 from edgeveil.trainer.graphs import fitting
@@ -30,8 +30,7 @@ from edgeveil.trainer.runs.run import Run
 # property that is known of a sample. Tested on clean samples it shows how good the data are for training. Tested on
 # perturbed ones it shows what they tell about each property: leakage about it, wanted or not.
 
-
-MOST_CLASSES = 40  # of a property whose values are whole numbers; with more it counts as a number
+MOST_PROPERTIES, MOST_CLASSES = 6, 40  # of a property whose values are whole numbers; with more it counts as a number
 
 
 @dataclass(frozen=True)
@@ -63,8 +62,8 @@ def moments_of(dataset: Dataset, named: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in MOMENTS if name in named)
 
 
-def properties(dataset: Dataset, *, named: Sequence[str] = (), most: int = 6) -> list[Property]:
-    """Those of ``moments_of``, and the data set's own attributes, ``most`` at most; never z."""
+def properties(dataset: Dataset, *, named: Sequence[str] = ()) -> list[Property]:
+    """Those of ``moments_of``, and the data set's own attributes, ``MOST_PROPERTIES`` at most; never z."""
     eligible = []
     if shown := moments_of(dataset, named):
         values = np.concatenate(
@@ -76,7 +75,7 @@ def properties(dataset: Dataset, *, named: Sequence[str] = (), most: int = 6) ->
             distinct, numbers = np.unique(values, return_inverse=True)
             few = len(distinct) <= MOST_CLASSES and bool((distinct == np.round(distinct)).all())
             eligible.append(Property(name, numbers if few else values.astype(np.float64), len(distinct) if few else 0))
-    return eligible[:most]
+    return eligible[:MOST_PROPERTIES]
 
 
 @dataclass(frozen=True)
@@ -296,9 +295,9 @@ def section(asked: Asked, frames: np.ndarray) -> list[Finding]:
     dataset = asked.dataset
     shown, test = _by_slice(dataset, frames), dataset.part("test")
     moved = (dataset.unit(test.x) - shown["test"].u).reshape(len(test), -1)
-    by_property = correlations_with_intervals(dataset, test, frames[-len(test) :], named=asked.named)
-    alike = {"distance": intervals.mean(np.linalg.norm(moved, axis=1), test.cluster)}
-    alike |= _similarity(dataset, test, shown["test"].u, asked.seed)
+    by_property = correlations(dataset, test, frames[-len(test) :], named=asked.named)
+    distance = intervals.mean(np.linalg.norm(moved, axis=1), test.cluster)
+    alike = {"distance": distance, **_similarity(dataset, test, shown["test"].u, asked.seed)}
     facts: dict[str, Any] = {"null": 0.0, "text": KEPT, "more": KIND}
     return [
         *asked.side(shown, SENT),
@@ -328,20 +327,14 @@ def label_only(asked: Asked, means: np.ndarray, label: np.ndarray) -> list[Findi
     ]
 
 
-def correlations(dataset: Dataset, part: Part, frames: np.ndarray, *, named: tuple[str, ...] = ()) -> dict[str, float]:
+def correlations(
+    dataset: Dataset, part: Part, frames: np.ndarray, *, named: tuple[str, ...] = ()
+) -> dict[str, Interval]:
     """Correlation within y between x and x' by property, for rows ``part`` and their raw ``frames`` (n, *shape).
 
     What ``moments_of`` names is measured. An attribute of the data set is looked up where every frame is a
     sample of the data set (donors); else it is left out, because it is not known of a made frame.
     """
-    by_property = correlations_with_intervals(dataset, part, frames, named=named)
-    return {name: plain(value.estimate) for name, value in by_property.items()}
-
-
-def correlations_with_intervals(
-    dataset: Dataset, part: Part, frames: np.ndarray, *, named: tuple[str, ...] = ()
-) -> dict[str, Interval]:
-    """As ``correlations``, each with its 95 % interval."""
     by_property = {}
     if shown := moments_of(dataset, named):
         before, after = moments(dataset.unit(part.x)), moments(dataset.unit(frames))
@@ -369,7 +362,7 @@ def _similarity(dataset: Dataset, test: Part, u: np.ndarray, seed: int) -> dict[
     some = np.random.default_rng([seed, 9]).permutation(len(test))[:SIMILARITY_ROWS]
     before, after = dataset.unit(test.x[some]), u[some]
     side = min(11, *dataset.input.shape[:2])
-    cluster = None if test.cluster is None else test.cluster[some]
+    cluster = taken(test.cluster, some)
     ssim = tf.image.ssim(before, after, 1.0, filter_size=side).numpy().astype(np.float64)
     error = ((before - after) ** 2).reshape(len(some), -1).mean(axis=1)
     psnr = -10 * np.log10(np.maximum(error, 1e-10))  # 100 dB where nothing was changed

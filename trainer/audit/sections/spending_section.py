@@ -29,7 +29,6 @@ BOUNDS = {"public": "the public bounds", "from-training": "bounds that are extre
 ON_BOARD = "checked by the runtime in the shipped integers"
 HERE = "computed from the shipped integers; the bundle does not claim it, so no runtime checks it"
 
-
 KIND = {"kind": "spending"}
 ASKED = "channel"
 

@@ -40,7 +40,6 @@ from edgeveil.trainer.measures.intervals import Interval, unit_numbers
 #
 # Tracks are few, so it is small, starts from log P(z|y) and sees all of them in every step.
 
-
 WIDTH = 24
 STEPS = 45
 RATE = 1.2e-2

@@ -177,7 +177,7 @@ def measure(
             "target": interval(audited.target),
             "raw": {name: interval(one) for name, one in raw_rates(dataset, two).items()},
             "kept": {
-                name: correlation(value, units)
+                name: correlation(plain(value.estimate), units)
                 for name, value in correlations(dataset, part, frames, named=named).items()
             },
             "distance": float(np.linalg.norm(distance, axis=1).mean()),
