@@ -397,11 +397,9 @@ def worst(
     An attack may be wrong about most classes of a label and right about one question, so trust in it is not one number
     for the label: the best of ``TRUST`` ranks the questions, and the worst of them is calibrated by itself.
     """
-    of_trust = []
-    for trust in TRUST:
-        part = choose._replace(p=Calibration(trust, 1 - trust).apply(choose.p, prior[choose.y]))
-        of_trust.append([_bits(sides[i : i + AT_ONCE], part, prior) for i in range(0, len(sides), AT_ONCE)])
-    bits = np.max([np.concatenate(blocks) for blocks in of_trust], axis=0)
+    of_trust = (choose._replace(p=Calibration(one, 1 - one).apply(choose.p, prior[choose.y])) for one in TRUST)
+    blocks = [sides[i : i + AT_ONCE] for i in range(0, len(sides), AT_ONCE)]
+    bits = np.max([np.concatenate([_bits(block, part, prior) for block in blocks]) for part in of_trust], axis=0)
     open_ = np.array([_asked(side, test) for side in sides])
     if not open_.any():
         return None
@@ -412,16 +410,11 @@ def worst(
     base = np.stack([1 - prior @ side, prior @ side], axis=1)
     calibration = attack_metrics.calibrate(of_choose.p, base[choose.y], of_choose.z)
     sure = calibration.apply(of_test.p, base[test.y])
+    rows = test.y, of_test.z, test.cluster
     gains = attack_metrics.attack_gains(base, sure, test.y)
-    test_arguments = gains, test.y, of_test.z, test.cluster, lambda gain: float(gain.mean())
-    tested = sequential_test(*test_arguments, fold=test.fold, rng=rng)
-    return Answer(
-        side,
-        attack_metrics.area_within_y(of_test.p[:, 1], test.y, of_test.z == 1, test.cluster),
-        attack_metrics.bits_beyond(base, sure, test.y, of_test.z, test.cluster),
-        tested.p,
-        float(bits[best]),
-    )
+    p = sequential_test(gains, *rows, lambda gain: float(gain.mean()), fold=test.fold, rng=rng).p
+    area = attack_metrics.area_within_y(of_test.p[:, 1], test.y, of_test.z == 1, test.cluster)
+    return Answer(side, area, attack_metrics.bits_beyond(base, sure, *rows), p, float(bits[best]))
 
 
 def _two(part: Judged, side: np.ndarray) -> Judged:

@@ -135,10 +135,10 @@ class Floor:
         """The findings about label-only as JSON, from ``folder`` if they are there; ``begins`` gets what runs."""
         with contextlib.suppress(OSError, ValueError):
             return json.loads(self._path.read_text())
-        measured = self._measured(begins)
+        measured = json.dumps(self._measured(begins))
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(self._path, json.dumps(measured).encode())
-        return json.loads(json.dumps(measured))
+        write_atomic(self._path, measured.encode())
+        return json.loads(measured)
 
     def begun(self, run: Run, ahead: Ahead | None) -> Callable[[], None]:
         """Begin to measure it in another process, where there are any; return what waits for its end.
@@ -172,11 +172,12 @@ class Floor:
             sent = perturb_with(fitted, dataset, dataset.slices.rows())
             request = retained.Asked(dataset, self.target, self.named, self.budget.name, self.seed)
             useful = retained.label_only(request, sent.released.x, sent.outputs["label"])
-            about = dataset, sent.released, self.classifiers, fewer, self.seed
-            audited = examine(*about, families=families, labels=sent.labels)
-            what = other_attributes.section(
-                dataset, sent.released, fewer, self.seed, of_z=audited.attacks, of=LABEL_ONLY
+            released = sent.released
+            audited = examine(
+                dataset, released, self.classifiers, fewer, self.seed, families=families, labels=sent.labels
             )
+            of_z = audited.attacks
+            what = other_attributes.section(dataset, released, fewer, self.seed, of_z=of_z, of=LABEL_ONLY)
             raw_rates(dataset, self.classifiers)  # the audit will ask for them
             self.folder.mkdir(parents=True, exist_ok=True)
             keep_answers(self.folder, *self.classifiers.values())
@@ -195,9 +196,8 @@ class Floor:
         code += b"".join(family.name.encode() + code_of_family(family) for family in adversaries())  # plugins too
         arrays = [np.frombuffer(repr(told).encode() + code, np.uint8), of.x, of.y, of.z, of.theta, of.cluster]
         arrays += [slices.classifiers, slices.perturber, slices.test, slices.attack]
-        arrays += [of.attributes[name] for name in sorted(of.attributes)] + [
-            known.values for known in of.known.values()
-        ]
+        arrays += [of.attributes[name] for name in sorted(of.attributes)]
+        arrays += [known.values for known in of.known.values()]
         weights = [one for model in self.classifiers.values() for one in model.get_weights()]
         return self.folder / f"floor-{digest(*arrays, *weights).hex()[:32]}.json"
 

@@ -228,11 +228,12 @@ def permutation_test(
     overall = permuted(lambda told: float(gains[rows, told].mean()), y, z, cluster, shuffles=shuffles, rng=rng)
     if fold is None:
         return overall
-    each = []
-    for mine in _folds(fold):
+
+    def of_fold(mine: np.ndarray) -> float:
         own = None if cluster is None else cluster[mine]
-        each.append(permutation_test(prior, probabilities[mine], y[mine], z[mine], own, shuffles=shuffles, rng=rng).p)
-    return overall._replace(p=min(1.0, len(each) * min(each)))
+        return permutation_test(prior, probabilities[mine], y[mine], z[mine], own, shuffles=shuffles, rng=rng).p
+
+    return overall._replace(p=_of_folds(fold, of_fold))
 
 
 def permuted(
@@ -291,24 +292,25 @@ def sequential_test(
     p = above / len(null) if above == ENOUGH else (1 + above) / (1 + len(null))
     tested = swapped != "rows of clusters"
     if tested and fold is not None:
-        each = []
-        for mine in _folds(fold):
 
-            def of_fold(gain: np.ndarray, mine: np.ndarray = mine) -> float:
+        def of_fold(mine: np.ndarray) -> float:
+            def alone(gain: np.ndarray) -> float:
                 every = np.zeros(len(z))
                 every[mine] = gain
                 return statistic(every)
 
-            own = None if cluster is None else cluster[mine]
-            most_of = most * len(np.unique(fold))
-            of_rows = sequential_test(gains[mine], y[mine], z[mine], own, of_fold, most=most_of, rng=rng).p
-            each.append(1.0 if of_rows is None else of_rows)
-        p = min(1.0, len(each) * min(each))
+            own, longer = None if cluster is None else cluster[mine], most * len(np.unique(fold))
+            of_rows = sequential_test(gains[mine], y[mine], z[mine], own, alone, most=longer, rng=rng).p
+            return 1.0 if of_rows is None else of_rows
+
+        p = _of_folds(fold, of_fold)
     return Sequential(p if tested else None, float(np.mean(null)))
 
 
-def _folds(fold: np.ndarray) -> list[np.ndarray]:
-    return [np.flatnonzero(fold == one) for one in np.unique(fold)]
+def _of_folds(fold: np.ndarray, p_of: Callable[[np.ndarray], float]) -> float:
+    """The smallest p-value of the rows of one fold alone, as often as there are folds (Bonferroni)."""
+    each = [p_of(np.flatnonzero(fold == one)) for one in np.unique(fold)]
+    return min(1.0, len(each) * min(each))
 
 
 def _strata(y: np.ndarray, z: np.ndarray, cluster: np.ndarray | None) -> tuple[np.ndarray, Swapped]:
