@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from edgeveil.edge_runtime.bundle import audit_figures
-from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS, DONOR, HIDDEN, KEPT, LABEL_ONLY, RAW, SENT
+from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS, DONOR, HIDDEN, KEPT, LABEL_ONLY, RAW, SENT, WORDS
 from edgeveil.trainer.audit.findings import Answer, Finding, answers, best, findings, fixed, guess, kept, most_bits
 from edgeveil.trainer.audit.sections.certificate_section import EVERY, upper
 from edgeveil.trainer.audit.verdict import EARLIER, board_name, percent, sentences, verdict, words
 
+LEAKS, BOUNDED, NOTHING_FOUND, CANNOT_TELL = WORDS
 OF = {SENT: "what is sent", LABEL_ONLY: "label-only, the floor", RAW: "raw samples", DONOR: "donors"}
 HEAD = (
     f"  {'adversary':26} {'learned on':14} {'right':>7}  {'95 % interval':15} {'AUC':>5} {'bits':>7} {'1% FPR':>7} "
@@ -21,16 +21,16 @@ HEAD = (
 )
 _CHANGED = {"frame": "other frames", "label": "labels flipped", "code": "codes flipped"}
 _SURE = {
-    audit_figures.LEAKS: "Surely: lower ends of 95 % intervals are above what is allowed, with allowance for the number of attacks.",
-    audit_figures.BOUNDED: "As surely as what its bound assumes is true, of every attack, tried or not.",
-    audit_figures.NOTHING_FOUND: "No guarantee: {attacks} attacks were tried on {rows:,} test rows; a stronger one may find more.",
-    audit_figures.CANNOT_TELL: "Not shown either way: on {rows:,} test rows, intervals of {attacks} attacks reach above the limit.",
+    LEAKS: "Surely: lower ends of 95 % intervals are above what is allowed, with allowance for the number of attacks.",
+    BOUNDED: "As surely as what its bound assumes is true, of every attack, tried or not.",
+    NOTHING_FOUND: "No guarantee: {attacks} attacks were tried on {rows:,} test rows; a stronger one may find more.",
+    CANNOT_TELL: "Not shown either way: on {rows:,} test rows, intervals of {attacks} attacks reach above the limit.",
 }
 _NEXT = {
-    audit_figures.LEAKS: "Do not rely on it to hide {z}. Send the predicted {y} alone (label-only), or train another perturber.",
-    audit_figures.BOUNDED: "Check that what the bound assumes is true where it is used, and read what was not tested.",
-    audit_figures.NOTHING_FOUND: "Use it where people, places and sensors are like those measured, and read what was not tested.",
-    audit_figures.CANNOT_TELL: "Audit it with more test data{needed}. Until then, take it as one that leaks.",
+    LEAKS: "Do not rely on it to hide {z}. Send the predicted {y} alone (label-only), or train another perturber.",
+    BOUNDED: "Check that what the bound assumes is true where it is used, and read what was not tested.",
+    NOTHING_FOUND: "Use it where people, places and sensors are like those measured, and read what was not tested.",
+    CANNOT_TELL: "Audit it with more test data{needed}. Until then, take it as one that leaks.",
 }
 
 
@@ -223,7 +223,7 @@ def _how_sure(document: Mapping[str, Any], tried: Mapping[str, Any]) -> str:
     recorded that, and by how much single codes raise a chance, which a bound on the average does not show."""
     judged, every = verdict(document), findings(document)
     text, limit = _SURE[judged["word"]].format(**tried), judged.get("limit")
-    if judged["word"] == audit_figures.BOUNDED and judged["findings"]:
+    if judged["word"] == BOUNDED and judged["findings"]:
         by = every[judged["findings"][0]]
         text += f" {by.text}" if by.bound and by.text else ""
     if limit is not None:
@@ -281,9 +281,9 @@ def next_step(document: Mapping[str, Any], folder: Path) -> str:
     """What to do with an audited export folder."""
     seal = f"Next: edgeveil seal {folder} --key keys/signing.key --out FILE.veil"
     word = verdict(document)["word"]
-    if word == audit_figures.LEAKS:
+    if word == LEAKS:
         return f"{seal} (its card says that it leaks; edgeveil recipe list names other perturbers)"
-    if word == audit_figures.CANNOT_TELL:
+    if word == CANNOT_TELL:
         return f"{seal} (its card says that this cannot be told; more test data may tell)"
     return seal
 

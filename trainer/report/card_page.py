@@ -15,8 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from edgeveil.edge_runtime.bundle import audit_figures
-from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS, FIGURES
+from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS, FIGURES, WORDS
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.atomic import file_place, write_atomic
 from edgeveil.edge_runtime.util.validate import counted
@@ -26,15 +25,11 @@ from edgeveil.trainer.audit.text import Block, alone, answers_in_words, blocks, 
 from edgeveil.trainer.audit.verdict import column_title, percent, verdict, words
 from edgeveil.trainer.report.figures import readers
 
+LEAKS, BOUNDED, NOTHING_FOUND, CANNOT_TELL = WORDS
 FOLDER = Path(__file__).parent / "templates"
 DASH = "\N{EN DASH}"
 LEARNED = "rows learned from"
-TONES = {
-    audit_figures.LEAKS: "bad",
-    audit_figures.BOUNDED: "good",
-    audit_figures.NOTHING_FOUND: "good",
-    audit_figures.CANNOT_TELL: "some",
-}
+TONES = {LEAKS: "bad", BOUNDED: "good", NOTHING_FOUND: "good", CANNOT_TELL: "some"}
 
 
 class Row(NamedTuple):
