@@ -310,15 +310,10 @@ def run(
 def summed_up(question: Question, ran: Ran, *, seed: int = 0, curve: bool = True) -> Findings:
     """What the attacks have found."""
     whole, counted = question.whole, _counted(question, ran, seed)
-    return Findings(
-        attack_metrics.chance(whole.theta, whole.counted, whole.test.y, whole.test.z),
-        tuple(one.row for one in ran.kept),
-        ran.not_run,
-        _curve(question, ran.kept, ran.families) if curve else None,
-        warnings(whole),
-        _permuted(question, ran.most_bits, counted, seed),
-        counted,
-    )
+    chance = attack_metrics.chance(whole.theta, whole.counted, whole.test.y, whole.test.z)
+    learning = _curve(question, ran.kept, ran.families) if curve else None
+    permutation, rows = _permuted(question, ran.most_bits, counted, seed), tuple(one.row for one in ran.kept)
+    return Findings(chance, rows, ran.not_run, learning, warnings(whole), permutation, counted)
 
 
 def _to_ask(question: Question, families: Sequence[Adversary], kept: Sequence[Scored], first_seed: int) -> list[Asked]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,21 +82,12 @@ class _Asked:
     ) -> list[Finding]:
         """How often the best of ``READERS`` reads z of the rows, and one that learned on the samples behind them."""
         found = attack_all(self.pose(rows, input_, classes), seed=self.seed, families=READERS, curve=False)
-        readings = (found.worst_adaptive, *(row for row in found.rows if row.kind == "transfer"))
+        best, transfer = found.worst_adaptive, (row for row in found.rows if row.kind == "transfer")
+        readings = [(best, best.validation_accuracy), *((row, None) for row in transfer)]
+        measured = partial(Finding.measured, name, null=found.chance.majority, of=of, more={"kind": "reader"})
         return [
-            Finding.measured(
-                name,
-                row.name,
-                "right",
-                row.right,
-                null=found.chance.majority,
-                chosen_by=None if row.kind == "transfer" else row.validation_accuracy,
-                learned_on=row.learned_on,
-                seed=row.seed,
-                of=of,
-                more={"kind": "reader"},
-            )
-            for row in readings
+            measured(row.name, "right", row.right, chosen_by=by, learned_on=row.learned_on, seed=row.seed)
+            for row, by in readings
         ]
 
     def findings(

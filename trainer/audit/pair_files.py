@@ -235,17 +235,9 @@ def _labelled(x: np.ndarray, arrays: dict[str, np.ndarray], path: Path) -> Readi
     groups = {name: class_numbers(arrays[name], name, len(x), path)[0] for name in GROUPS if name in arrays}
     if "subject" in groups and "groups" in groups:
         raise BadInput(f"{path}: `groups` is another name for `subject`; got both. Leave one out.")
-    return Readings(
-        x,
-        y,
-        z,
-        y_names,
-        z_names,
-        "vector" if x.ndim == 2 else "image",
-        subject=groups.get("subject", groups.get("groups")),
-        session=groups.get("session"),
-        known=known_labels(arrays, len(x), path),
-    )
+    kind: Literal["image", "vector"] = "vector" if x.ndim == 2 else "image"
+    subject, known = groups.get("subject", groups.get("groups")), known_labels(arrays, len(x), path)
+    return Readings(x, y, z, y_names, z_names, kind, subject=subject, session=groups.get("session"), known=known)
 
 
 def _same_classes(after: Readings, before: Readings) -> Readings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -50,18 +50,9 @@ def paired(before: Readings, x: np.ndarray, *, order: Order = "test", notes: Seq
 
 def some(readings: Readings, rows: np.ndarray) -> Readings:
     """Some rows of samples, with their labels."""
-    return replace(
-        readings,
-        x=readings.x[rows],
-        y=readings.y[rows],
-        z=readings.z[rows],
-        subject=taken(readings.subject, rows),
-        session=taken(readings.session, rows),
-        attributes={},
-        known={name: replace(one, values=one.values[rows]) for name, one in readings.known.items()},
-        labels=None,
-        consent=None,
-    )
+    arrays = {name: taken(getattr(readings, name), rows) for name in ("x", "y", "z", "subject", "session")}
+    known = {name: replace(one, values=one.values[rows]) for name, one in readings.known.items()}
+    return replace(readings, **arrays, known=known, attributes={}, labels=None, consent=None)
 
 
 def without_rare(pairs: Pairs) -> Pairs:
@@ -127,15 +118,11 @@ def units(readings: Readings) -> tuple[np.ndarray | None, str | None]:
 
 def _renumbered(readings: Readings) -> Readings:
     """Class numbers without gaps."""
-    y_there, y = np.unique(readings.y, return_inverse=True)
-    z_there, z = np.unique(readings.z, return_inverse=True)
-    return replace(
-        readings,
-        y=y.reshape(-1),
-        z=z.reshape(-1),
-        y_names=tuple(readings.y_names[i] for i in y_there),
-        z_names=tuple(readings.z_names[i] for i in z_there),
-    )
+    numbers: dict[str, Any] = {}
+    for name, names in (("y", readings.y_names), ("z", readings.z_names)):
+        present, place = np.unique(getattr(readings, name), return_inverse=True)
+        numbers |= {name: place.reshape(-1), f"{name}_names": tuple(names[i] for i in present)}
+    return replace(readings, **numbers)
 
 
 def _check_classes(readings: Readings, where: str) -> None:
@@ -192,12 +179,9 @@ def match(before: np.ndarray, after: np.ndarray, *, seed: int) -> Match:
     what = f"row i after depends on row i before (p {'<=' if p <= 2 / SHUFFLES else '='} {p:.3g}"
     if p <= LEVEL:
         return Match(p, True, f"Rows seem to be matched: {what}, {len(rows):,} rows, permutation test).")
-    return Match(
-        p,
-        False,
-        f"Rows seem not to be matched: row i after does not depend on row i before (p = {p:.3g}, {len(rows):,} rows, "
-        "permutation test). They are in another order, or the mechanism leaves nothing of a sample.",
-    )
+    why = "permutation test). They are in another order, or the mechanism leaves nothing of a sample."
+    what = f"row i after does not depend on row i before (p = {p:.3g}, {len(rows):,} rows, {why}"
+    return Match(p, False, f"Rows seem not to be matched: {what}")
 
 
 def _standard(x: np.ndarray) -> np.ndarray:

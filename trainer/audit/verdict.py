@@ -15,16 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from edgeveil.edge_runtime.bundle.audit_figures import (
-    ATTACKS,
-    BOUNDED,
-    CANNOT_TELL,
-    HIDDEN,
-    LEAKS,
-    NOTHING_FOUND,
-    bounds,
-    upper_ends,
-)
+from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS, HIDDEN, WORDS, bounds, upper_ends
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.trainer.attacks.exposure import TIMES
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
@@ -33,6 +24,7 @@ from edgeveil.trainer.audit.findings import SENT, STREAM_BOUND, UNATTACKED, Answ
 from edgeveil.trainer.measures.intervals import wider
 from edgeveil.trainer.recipe.training_sections import Limits
 
+LEAKS, BOUNDED, NOTHING_FOUND, CANNOT_TELL = WORDS
 MOST_FINDINGS = 3  # of a verdict
 SIGNIFICANT = 0.01  # of the permutation tests, on all rows and on parts of them, together
 TPR_ERROR = 0.025  # of the tests that no attack recognises the most exposed more than three times too often, together

@@ -223,19 +223,11 @@ def section(
     several = (stream or {}).get("hold") in ("frame", "bout") or (stream or {}).get("draws")
     # The codes that can leave: not where they do not tell y-hat, or tell nothing else.
     of_class = not hidden and found.rows is not None and len(q) == q.shape[1] > classes[0]
-    bounds = per_code_section(
-        unseen.y,
-        released.astype(np.int64),
-        unseen.z,
-        shape=(classes[0], q.shape[1], classes[1]),
-        cluster=unseen.cluster,
-        slices="attack and test" if len(dataset.slices.attack) else "test",
-        releases=sequences.LENGTHS,
-        unit=unit,
-        seed=seed,
-        sendable=(q > 0).any(axis=0) if of_class else None,
-        **terms,
-    )
+    settings: dict[str, Any] = {"releases": sequences.LENGTHS, "unit": unit, "seed": seed, **terms}
+    settings |= {"shape": (classes[0], q.shape[1], classes[1]), "cluster": unseen.cluster}
+    settings["slices"] = "attack and test" if len(dataset.slices.attack) else "test"
+    settings["sendable"] = (q > 0).any(axis=0) if of_class else None
+    bounds = per_code_section(unseen.y, released.astype(np.int64), unseen.z, **settings)
     free = population_free(certified.capacity, hidden_label=hidden)
     counted: dict[str, Any] = {"rows": certified.rows, "more": KIND}
     findings = [
