@@ -10,11 +10,12 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks import rows, sequences
-from edgeveil.trainer.attacks.families.code_counts import WEIGHT, attacked, cross_validated, shrunk
+from edgeveil.trainer.attacks.families.code_counts import WEIGHT, shrunk
 from edgeveil.trainer.attacks.sequences import Tracks
 from edgeveil.trainer.audit.findings import plain
 from edgeveil.trainer.audit.sections.retained import correlations
 from edgeveil.trainer.datasets.base import Dataset, Part, taken
+from edgeveil.trainer.ext.sweep.point import attacked, cross_validated
 from edgeveil.trainer.measures import attack_metrics, certificate
 
 POOLED = (1, 4, 16)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from edgeveil.trainer.attacks.families.code_counts import cross_validated
 from edgeveil.trainer.audit.sections.retained import correlation, correlations
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Part, Slices
+from edgeveil.trainer.ext.sweep.point import cross_validated
 from scripts.codebooks import codebook_summary
 from scripts.codebooks.codebook_summary import measure
 

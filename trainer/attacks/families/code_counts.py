@@ -13,16 +13,14 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
-from scipy import stats
 
 from edgeveil.trainer.attacks.problem import MOST_VALUES, Codes, Problem, Released, keys
 from edgeveil.trainer.attacks.protocol import Adaptive
-from edgeveil.trainer.datasets.base import Part
-from edgeveil.trainer.measures import attack_metrics, certificate, intervals
 from edgeveil.trainer.measures.certificate import released_counts
 from edgeveil.trainer.measures.enough import ROWS_OF_A_VALUE
 from edgeveil.trainer.measures.intervals import count
 
+WEIGHT = 4.0  # rows that P(z|y) counts for, where it is not chosen
 SHRINKAGE = (0.5, 2.0, 8.0, 32.0)  # rows that P(z|y) counts for; the best by cross-entropy on held-out rows is taken
 
 
@@ -123,57 +121,3 @@ def values(part: Released, *, few: bool) -> list[bytes]:
         return keys(replace(part, x=part.codes.received[:, None]))
     alone = part.also is not None and not few
     return keys(replace(part, x=np.zeros((len(part), 0))) if alone else part)
-
-
-# Attacks by counting codes on the other folds of the same rows: rows that no codebook was learned on.
-
-FOLDS = 5
-WEIGHT = 4.0  # rows that the prior counts for
-SHUFFLES = 40
-
-
-def cross_validated(
-    part: Part, code: np.ndarray, prior: np.ndarray, *, codes: int, chance: float, rng: np.random.Generator
-) -> dict[str, float]:
-    """Right answers and AUC of an attack on each row by counts on the other folds of the same rows.
-
-    Clusters stay whole: with frames of one recording in two folds, the recording would be counted and not z. But
-    leaving a recording out takes its person from the counts, and with few recordings an attack is then right less often
-    than a guess where there is no leak. So with clusters its ``accuracy`` is ``chance`` plus its gain over itself with
-    z shuffled over whole clusters (``null``, whose spread gives the interval), its AUC likewise.
-    """
-    scores = attacked(_counted_elsewhere(part, part.z, code, prior, codes, rng), part)
-    if part.cluster is None:
-        return scores
-    nulls = [
-        attacked(_counted_elsewhere(part, z, code, prior, codes, rng), replace(part, z=z))
-        for z in certificate.shuffled_labels(part.z, part.y, shuffles=SHUFFLES, rng=rng, cluster=part.cluster)
-    ]
-    by_chance = np.array([one["accuracy"] for one in nulls])
-    null, null_auc = float(by_chance.mean()), float(np.mean([one["auc"] for one in nulls]))
-    gained = scores["accuracy"] - null
-    half = float(stats.norm.ppf(0.975) * by_chance.std(ddof=1))
-    ends = {"accuracy": chance + gained, "low": chance + (gained - half), "high": chance + (gained + half)}
-    ends["auc"] = scores["auc"] - null_auc + 0.5
-    return {**{name: float(np.clip(end, 0, 1)) for name, end in ends.items()}, "null": null}
-
-
-def _counted_elsewhere(
-    part: Part, z: np.ndarray, code: np.ndarray, prior: np.ndarray, codes: int, rng: np.random.Generator
-) -> np.ndarray:
-    """P(z | y, code) (n, classes of z) of each row, counted on the other folds."""
-    unit = intervals.unit_numbers(len(part), part.cluster)
-    fold = rng.permutation(int(unit.max()) + 1)[unit] % FOLDS
-    p = np.empty((len(part), prior.shape[1]))
-    for number in range(FOLDS):
-        rest, mine = fold != number, fold == number
-        counts = count(part.y[rest], code[rest], z[rest], shape=(prior.shape[0], codes, prior.shape[1]))
-        p[mine] = shrunk(counts, prior, WEIGHT)[part.y[mine], code[mine]]
-    return p
-
-
-def attacked(p: np.ndarray, part: Part) -> dict[str, float]:
-    """Right answers of probabilities p (n, classes of z) with their interval, and the AUC within y."""
-    right = intervals.rate(p.argmax(axis=1) == part.z, part.cluster)
-    ends = dict(zip(("accuracy", "low", "high"), right, strict=True))
-    return {**ends, "auc": attack_metrics.auc_within_y(p, part.y, part.z)}
