@@ -37,7 +37,6 @@ from edgeveil.trainer.attacks import rows
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.audit import subject
-from edgeveil.trainer.audit.document import interval
 from edgeveil.trainer.audit.floor import examine, raw_rates
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
 from edgeveil.trainer.audit.subject import in_chunks
@@ -111,7 +110,7 @@ def seed_record(recipe: Recipe, seed: int, out: Path) -> dict[str, Any]:
     return {
         "seed": seed,
         "limit_met": run.facts["limit_met"],
-        "raw": {name: interval(one) for name, one in raw_rates(dataset, run.classifiers()).items()},
+        "raw": raw_rates(dataset, run.classifiers()),
         "artefacts": figures,
         "int8_against_keras": {
             "label": paired(right[SHIPS], right[KERAS]),

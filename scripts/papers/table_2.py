@@ -24,7 +24,6 @@ from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.audit import subject
 from edgeveil.trainer.audit.audit import audit
-from edgeveil.trainer.audit.document import interval
 from edgeveil.trainer.audit.findings import about_label_only
 from edgeveil.trainer.audit.floor import examine, raw_rates
 from edgeveil.trainer.export.export import export
@@ -107,8 +106,7 @@ def of_a_comparison(run: Run, fitted: Mechanism, budget: str, seed: int) -> dict
     left = subject.released_rows(fitted.outputs, outputs, dataset, rows)
     audited = examine(dataset, left, classifiers, BUDGETS[budget], seed)
     fields = audit_rows.part(audited.findings("y", "z"), "y", "z")
-    raw = {name: interval(one) for name, one in raw_rates(dataset, classifiers).items()}
-    return {**fields, "raw": raw, "budget": budget, "seed": seed}
+    return {**fields, "raw": raw_rates(dataset, classifiers), "budget": budget, "seed": seed}
 
 
 def short(document: Mapping[str, Any]) -> dict[str, Any]:

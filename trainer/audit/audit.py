@@ -154,10 +154,10 @@ def _shipped(about: About) -> list[str]:
     return [EXTREMES] if about.dataset.input.extremes else []
 
 
-def _raw(rates: Mapping[str, Interval], y: str, z: str) -> list[Finding]:
+def _raw(rates: Mapping[str, Mapping[str, float]], y: str, z: str) -> list[Finding]:
     """What D_y and D_z read of raw samples: what there is to keep, and to hide."""
     return [
-        Finding.measured(name, reader, "right", rates[of], of=RAW, more={"kind": "reader"})
+        Finding.measured(name, reader, "right", Interval(*rates[of].values()), of=RAW, more={"kind": "reader"})
         for name, reader, of in ((y, "D_y", "target"), (z, "D_z", "sensitive"))
     ]
 

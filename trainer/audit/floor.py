@@ -26,7 +26,7 @@ from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.attacks.rows import places, question_of
 from edgeveil.trainer.attacks.run_all import run, summed_up
 from edgeveil.trainer.audit import readers
-from edgeveil.trainer.audit.document import Audited, measured, versions
+from edgeveil.trainer.audit.document import Audited, interval, measured, versions
 from edgeveil.trainer.audit.findings import LABEL_ONLY
 from edgeveil.trainer.audit.sections import other_attributes, retained
 from edgeveil.trainer.audit.sections.retained import named_by
@@ -35,7 +35,6 @@ from edgeveil.trainer.child_processes import Job
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.graphs.prediction import asked_once, keep_answers, recall_answers
 from edgeveil.trainer.measures import intervals
-from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.results import code_of
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
@@ -91,13 +90,13 @@ def _attributes(dataset: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:
     return by_name
 
 
-def raw_rates(dataset: Dataset, classifiers: Mapping[str, Any]) -> dict[str, Interval]:
+def raw_rates(dataset: Dataset, classifiers: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """How often D_y and D_z (given y) read raw test samples right: what there is to keep, and to hide."""
     test = dataset.part("test")
     target = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1)
     sensitive = masked(logits(classifiers["sensitive"], dataset.unit(test.x)), dataset.theta[test.y]).argmax(axis=1)
     answers = {"target": target == test.y, "sensitive": sensitive == test.z}
-    return {name: intervals.rate(right, test.cluster) for name, right in answers.items()}
+    return {name: interval(intervals.rate(right, test.cluster)) for name, right in answers.items()}
 
 
 # Label-only of a run, the floor next to which a perturber stands: the same whatever artefact is audited.

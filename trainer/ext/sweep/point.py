@@ -175,7 +175,7 @@ def measure(
             "verdict": judge(judged, thresholds),
             "leak": leak,
             "target": interval(audited.target),
-            "raw": {name: interval(one) for name, one in raw_rates(dataset, two).items()},
+            "raw": raw_rates(dataset, two),
             "kept": {
                 name: correlation(plain(value.estimate), units)
                 for name, value in correlations(dataset, part, frames, named=named).items()
