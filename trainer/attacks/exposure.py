@@ -166,20 +166,19 @@ def balanced(test: Judged, prior: np.ndarray) -> Rate:
     guess = (np.log(test.p) - np.log(prior[test.y])).argmax(axis=1)
     share, hit, recall_of = np.zeros((3, len(test.y)))
     chance, least = 0.0, 0.0
-    groups = [(test.y == y, np.unique(test.z[test.y == y])) for y in np.unique(test.y)]
-    groups = [(rows, present) for rows, present in groups if len(present) > 1]
-    counted = sum(int(rows.sum()) for rows, _ in groups)
+    groups = list(attack_metrics.several(test.y, test.z))
+    counted = sum(len(rows) for rows, _ in groups)
     if not counted:
         return Rate(NOTHING, 0, float("nan"))
     for rows, present in groups:
-        weight = rows.sum() / counted / len(present)
+        weight = len(rows) / counted / len(present)
         chance += weight
         for k in present:
-            own = rows & (test.z == k)
+            own = rows[test.z[rows] == k]
             hit[own] = guess[own] == k
-            share[own], recall_of[own] = weight / own.sum(), hit[own].mean()
-            drawn = (hit[own].sum() + _Z2 / 2) / (own.sum() + _Z2)
-            least += weight**2 * drawn * (1 - drawn) / own.sum()
+            share[own], recall_of[own] = weight / len(own), hit[own].mean()
+            drawn = (hit[own].sum() + _Z2 / 2) / (len(own) + _Z2)
+            least += weight**2 * drawn * (1 - drawn) / len(own)
     estimate = float((share * hit).sum())
     totals = np.bincount(units(test), weights=share * (hit - recall_of))
     if len(totals) < 2:

@@ -239,12 +239,7 @@ NEARLY_ALL = 0.9  # of the bits that z has beyond y
 
 
 def attack_all(
-    question: Question,
-    *,
-    seed: int = 0,
-    families: tuple[Adversary, ...] | None = None,
-    done: Done | None = None,
-    curve: bool = True,
+    question: Question, *, seed: int = 0, families: tuple[Adversary, ...] | None = None, curve: bool = True
 ) -> Findings:
     """Train every adversary of the registry in every setting of ``question``, and report each on the test rows.
 
@@ -253,8 +248,7 @@ def attack_all(
     learned most on validation, and do not run once an attack reads nearly all of z. The ensemble is made of the others,
     one for each seed. ``curve`` trains the best attack found on less data too.
     """
-    ran = run(question, seed=seed, families=families, done=done)
-    return summed_up(question, ran, seed=seed, curve=curve)
+    return summed_up(question, run(question, seed=seed, families=families), seed=seed, curve=curve)
 
 
 class Ran(NamedTuple):

@@ -8,7 +8,7 @@ than no attack at all, and its leak would not show.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -58,15 +58,18 @@ def auc_within_y(probabilities: np.ndarray, y: np.ndarray, z: np.ndarray) -> flo
 
     Per y the mean over its z of one-versus-rest (for two z both are the same number); over y weighted by rows.
     """
-    areas, weights = [], []
+    groups = list(several(y, z))
+    areas = [np.mean([_auc(probabilities[rows, k], z[rows] == k) for k in present]) for rows, present in groups]
+    return float(np.average(areas, weights=[len(rows) for rows, _ in groups])) if areas else float("nan")
+
+
+def several(y: np.ndarray, z: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Of each y that has several values of z the places of its rows (m,), and these values."""
     for value in np.unique(y):
-        rows = y == value
+        rows = np.flatnonzero(y == value)
         present = np.unique(z[rows])
-        if len(present) < 2:
-            continue
-        areas.append(np.mean([_auc(probabilities[rows, k], z[rows] == k) for k in present]))
-        weights.append(rows.sum())
-    return float(np.average(areas, weights=weights)) if areas else float("nan")
+        if len(present) > 1:
+            yield rows, present
 
 
 def area_within_y(
@@ -86,11 +89,7 @@ def auc_interval(
     """
     influence = np.zeros(len(y))
     areas, weights = [], []
-    for value in np.unique(y):
-        rows = np.flatnonzero(y == value)
-        present = np.unique(z[rows])
-        if len(present) < 2:
-            continue
+    for rows, present in several(y, z):
         classes = present if probabilities.shape[1] > 2 else present[1:]  # of two classes both are the same number
         of_classes = []
         for k in classes:

@@ -89,7 +89,7 @@ def _answers(block: Block) -> Table:
     rows = []
     for row in block.rows:
         figures = [one for name, one in row.figures.items() if name]
-        shown = tuple(f"{_most(one)}{one.shown()} {FIGURES[one.figure].words}" for one in figures)
+        shown = tuple(f"{'at most ' * one.bound}{one.shown()} {FIGURES[one.figure].words}" for one in figures)
         nulls = tuple(DASH if one.null is None else written(one.null, FIGURES[one.figure].form) for one in figures)
         count = f"{row.first.rows:,}" if row.first.rows else ""
         note = f"not run: {row.first.not_run}" if row.first.not_run else row.first.text
@@ -103,10 +103,6 @@ def _shown(one: Finding | None) -> str:
     if one is None or one.value is None:
         return DASH
     return one.shown() + ("" if one.p is None else f", p = {one.p:.3g}")
-
-
-def _most(one: Finding) -> str:
-    return "at most " if one.bound else ""
 
 
 def shown(document: Mapping[str, Any]) -> dict[str, Any]:

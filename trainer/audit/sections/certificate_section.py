@@ -320,9 +320,8 @@ def people_certificate(
     q: np.ndarray,
     classes: tuple[int, int],
     rng: np.random.Generator,
-    halvings: int = HALVINGS,
 ) -> dict[str, Any] | None:
-    """How much the counts depend on who is counted: the people are cut into two halves, ``halvings`` times.
+    """How much the counts depend on who is counted: the people are cut into two halves, ``HALVINGS`` times.
 
     Rows y, code (before the channel ``q``), z and ``person`` (n,). For each half ``plug_in``, the counted best guess of
     z, and ``learned_on_others``, how often the best guess counted on one half is right on the other, without help from
@@ -332,7 +331,7 @@ def people_certificate(
         return None
     shape = (classes[0], len(q), classes[1])
     counted, learned = [], []
-    for _ in range(halvings):
+    for _ in range(HALVINGS):
         first = np.isin(person, rng.permutation(people)[: len(people) // 2])
         halves = [
             certificate.released_counts(certificate.count(y[rows], code[rows], z[rows], shape=shape), q)
@@ -341,7 +340,7 @@ def people_certificate(
         counted += [certificate.bayes_accuracy(half) for half in halves]
         learned += [_guessed(one, other) for one, other in (halves, halves[::-1])]
     of_halves = {"plug_in": _range(counted), "learned_on_others": _range(learned)}
-    return {"halvings": halvings, "people": len(people), **of_halves}
+    return {"halvings": HALVINGS, "people": len(people), **of_halves}
 
 
 def _guessed(learn: np.ndarray, judge: np.ndarray) -> float:
