@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from edgeveil.trainer.attacks import features
-from edgeveil.trainer.attacks.families.estimator import MOST_CLASSES, EstimatorAttack, View, trees
+from edgeveil.trainer.attacks.families.estimator import MOST_CLASSES, View, trees
 from edgeveil.trainer.attacks.problem import Problem
-from edgeveil.trainer.attacks.protocol import Adaptive
+from edgeveil.trainer.attacks.protocol import Adaptive, Learned
 
 
 class GradientBoosting(Adaptive):
@@ -24,7 +24,7 @@ class GradientBoosting(Adaptive):
             return f"z has {problem.z_classes} values, more than {MOST_CLASSES}: {self.stands_in} stands in"
         return None
 
-    def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
+    def fit(self, problem: Problem, seed: int) -> Learned:
         """Train on ``fit``, stopped on ``stop``."""
         problem = problem.capped(problem.budget.rows)
         return trees(problem, self.view(problem), seed)

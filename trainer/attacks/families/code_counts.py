@@ -9,13 +9,13 @@ knows the channel: both see c' alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
 
 from edgeveil.trainer.attacks.problem import MOST_VALUES, Codes, Problem, Released, keys
-from edgeveil.trainer.attacks.protocol import Adaptive
+from edgeveil.trainer.attacks.protocol import Adaptive, Learned
 from edgeveil.trainer.measures.certificate import released_counts
 from edgeveil.trainer.measures.enough import ROWS_OF_A_VALUE
 from edgeveil.trainer.measures.intervals import count
@@ -39,7 +39,7 @@ class CodeCounts(Adaptive):
         what = "frames" if problem.fit.also is None else "codes"
         return f"{different:,} different {what} in {rows:,} rows are no codes to count"
 
-    def fit(self, problem: Problem, _seed: int) -> CodeAttack:
+    def fit(self, problem: Problem, _seed: int) -> Learned:
         """Count z by y and code on the training rows."""
         fit = problem.fit
         places = {value: place for place, value in enumerate(sorted(set(values(fit, few=problem.few_values))))}
@@ -72,25 +72,12 @@ class BayesKnowingChannel(Adaptive):
             return "the codes before the channel were not given"
         return None
 
-    def fit(self, problem: Problem, _seed: int) -> CodeAttack:
+    def fit(self, problem: Problem, _seed: int) -> Learned:
         """Count n(y, c, z) on the training rows and send the counts through Q."""
         codes = cast(Codes, problem.fit.codes)  # why_not checked
         channel, sent = cast(np.ndarray, codes.channel), cast(np.ndarray, codes.sent)
         counts = through_channel(problem.fit, sent, channel, problem.theta.shape)
         return _counted(problem, counts, lambda part: cast(Codes, part.codes).received)
-
-
-@dataclass(frozen=True)
-class CodeAttack:
-    """``table`` (classes of y, codes, classes of z) is P(z | y, code); ``code`` numbers the code of each row."""
-
-    table: np.ndarray
-    code: Callable[[Released], np.ndarray]
-    train_samples: int
-
-    def probabilities(self, part: Released) -> np.ndarray:
-        """P(z | y, code) of each row."""
-        return self.table[part.y, self.code(part)]
 
 
 def through_channel(part: Released, sent: np.ndarray, channel: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
@@ -105,13 +92,14 @@ def shrunk(counts: np.ndarray, prior: np.ndarray, weight: float) -> np.ndarray:
     return more / more.sum(axis=2, keepdims=True)
 
 
-def _counted(problem: Problem, counts: np.ndarray, code: Callable[[Released], np.ndarray]) -> CodeAttack:
-    """The attack by ``counts`` (Y, C, Z), with the shrinkage that does best on the stopping rows."""
+def _counted(problem: Problem, counts: np.ndarray, code: Callable[[Released], np.ndarray]) -> Learned:
+    """The attack by ``counts`` (Y, C, Z), with the shrinkage that does best on the stopping rows; ``code`` numbers that
+    of each row."""
     stop = problem.stop
     tables = [shrunk(counts, problem.counted, weight) for weight in SHRINKAGE]
     stopping = stop.y, code(stop), stop.z
     best = min(tables, key=lambda table: -np.log(table[stopping]).sum())
-    return CodeAttack(best, code, len(problem.fit))
+    return Learned(lambda part: best[part.y, code(part)], len(problem.fit))
 
 
 def values(part: Released, *, few: bool) -> list[bytes]:

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from edgeveil.trainer.attacks.problem import Problem, Released
+from edgeveil.trainer.attacks.protocol import Learned
 
 MOST_CLASSES = 10  # of boosting: each class of z is a forest of its own; beyond this a random forest does the work
 
 View = Callable[[Released], np.ndarray]
 
 
-@dataclass(frozen=True)
-class EstimatorAttack:
-    """A fitted scikit-learn classifier behind the view of x' that it was fitted on."""
-
-    model: Any
-    view: View
-    z_classes: int
-    train_samples: int
-
-    def probabilities(self, part: Released) -> np.ndarray:
-        """P(z | x', y) of each row."""
-        return predicted(self.model, self.view(part), self.z_classes)
+def behind(view: View, model: Any, problem: Problem, rows: int) -> Learned:
+    """The attack of a classifier of scikit-learn that was fitted on a view of so many rows."""
+    return Learned(lambda part: predicted(model, view(part), problem.z_classes), rows)
 
 
 def predicted(model: Any, x: np.ndarray, z_classes: int) -> np.ndarray:
@@ -41,14 +32,14 @@ def log_loss(probabilities: np.ndarray, z: np.ndarray) -> float:
     return float(-np.log(np.maximum(probabilities[np.arange(len(z)), z], 1e-6)).mean())
 
 
-def trees(problem: Problem, view: View, seed: int) -> EstimatorAttack:
+def trees(problem: Problem, view: View, seed: int) -> Learned:
     """Boosted trees on ``view``, stopped on ``stop``; a forest, where z has many values."""
     fit, stop = problem.fit, problem.stop
     if problem.z_classes <= MOST_CLASSES:
         model = boosted(view(fit), fit.z, view(stop), stop.z, problem.budget.trees, seed)
     else:
         model = forest(view(fit), fit.z, problem.budget.trees, seed)
-    return EstimatorAttack(model, view, problem.z_classes, len(fit) + len(stop))
+    return behind(view, model, problem, len(fit) + len(stop))
 
 
 def boosted(x: np.ndarray, z: np.ndarray, x_stop: np.ndarray, z_stop: np.ndarray, trees: int, seed: int) -> Any:

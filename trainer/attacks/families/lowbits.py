@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from edgeveil.trainer.attacks import features
-from edgeveil.trainer.attacks.families.estimator import EstimatorAttack, trees
+from edgeveil.trainer.attacks.families.estimator import trees
 from edgeveil.trainer.attacks.problem import Problem, Released
-from edgeveil.trainer.attacks.protocol import Adaptive
+from edgeveil.trainer.attacks.protocol import Adaptive, Learned
 
 KEPT = 48
 
@@ -24,7 +24,7 @@ class LowBits(Adaptive):
     name = "lowest bits"
     order = 5
 
-    def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
+    def fit(self, problem: Problem, seed: int) -> Learned:
         """Screen the bits on ``fit``, then train trees on those kept, stopped on ``stop``."""
         problem = problem.capped(problem.budget.rows)
         levels = features.Levels.from_samples(problem.fit.x)

@@ -14,11 +14,12 @@ import numpy as np
 from scipy import sparse, stats
 
 from edgeveil.trainer.attacks import features
-from edgeveil.trainer.attacks.families.estimator import EstimatorAttack
+from edgeveil.trainer.attacks.families.estimator import behind
 from edgeveil.trainer.attacks.families.networks import Learner
 from edgeveil.trainer.attacks.families.parities import EVERY_PLANE, columns, contrasts_of, higher, picked, weights
 from edgeveil.trainer.attacks.features import Levels
 from edgeveil.trainer.attacks.problem import Problem, Released
+from edgeveil.trainer.attacks.protocol import Learned
 
 FEWEST_MARKED, MOST_MARKED = 20, 0.1  # rows of ``fit``; share of them
 TAILS = (0.005, 0.01, 0.02)  # of the rows, at each end of a value's range: a mark that is rarer than its tail hides
@@ -33,7 +34,7 @@ class MarkedRows(Learner):
     name = "marked rows"
     order = 24
 
-    def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
+    def fit(self, problem: Problem, seed: int) -> Learned:
         """Search marks and their bits on ``fit``, keep those that are sure there or on ``stop``, weigh them on both."""
         from sklearn.linear_model import LogisticRegression
 
@@ -59,7 +60,7 @@ class MarkedRows(Learner):
 
         training = problem.training()
         model = LogisticRegression(max_iter=200).fit(view(training), training.z)
-        return EstimatorAttack(model, view, problem.z_classes, len(training))
+        return behind(view, model, problem, len(training))
 
 
 @dataclass(frozen=True)

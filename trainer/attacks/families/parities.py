@@ -28,10 +28,11 @@ import numpy as np
 from scipy import stats
 
 from edgeveil.trainer.attacks import features
-from edgeveil.trainer.attacks.families.estimator import EstimatorAttack, trees
+from edgeveil.trainer.attacks.families.estimator import trees
 from edgeveil.trainer.attacks.families.networks import Learner
 from edgeveil.trainer.attacks.features import Levels
 from edgeveil.trainer.attacks.problem import Problem, Released
+from edgeveil.trainer.attacks.protocol import Learned
 
 PLANES, EVERY_PLANE = 3, 8
 PAIRS_SHARE, TRIPLES_SHARE = 0.25, 0.5  # of the budget's multiply-adds for one network
@@ -61,7 +62,7 @@ class Parities(Learner):
     name = "parities of bits"
     order = 20
 
-    def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
+    def fit(self, problem: Problem, seed: int) -> Learned:
         """Search parities on ``fit``, confirm them on ``stop``, then train trees on them."""
         problem = problem.capped(problem.budget.rows)
         selected, levels = confirmed(search(problem, seed), problem.stop, problem), Levels.from_samples(problem.fit.x)

@@ -11,9 +11,10 @@ from functools import partial
 import numpy as np
 
 from edgeveil.trainer.attacks import features
-from edgeveil.trainer.attacks.families.estimator import EstimatorAttack, trees
+from edgeveil.trainer.attacks.families.estimator import trees
 from edgeveil.trainer.attacks.families.networks import Learner
 from edgeveil.trainer.attacks.problem import Problem, Released
+from edgeveil.trainer.attacks.protocol import Learned
 
 FEWEST_VALUES = 8  # of a row; fewer are in the reach of trees on the values themselves
 MOST_PLACES = 64  # of the sorted values, and of their gaps, evenly spaced where there are more
@@ -33,7 +34,7 @@ class SortedValues(Learner):
             return f"x' has fewer than {FEWEST_VALUES} values, which trees see as they are"
         return super().why_not(problem)
 
-    def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
+    def fit(self, problem: Problem, seed: int) -> Learned:
         """Train on ``fit``, stopped on ``stop``."""
         problem = problem.capped(problem.budget.rows)
         return trees(problem, partial(sorted_features, problem), seed)
