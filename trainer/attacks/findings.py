@@ -91,7 +91,7 @@ class NotRun(NamedTuple):
     reason: str
 
 
-Done = Callable[[Sequence[Row]], None]  # gets the rows of each family when it is done; none where it did not run
+Done = Callable[[Sequence[Row]], object]  # gets the rows of each family when it is done; none where it did not run
 
 
 def done_by(advance: Callable[..., object]) -> Done:
@@ -233,7 +233,7 @@ def score(
         counted,
         exposure.balanced(guesses[1], problem.counted),
         exposure.at_low_fpr(*scored),
-        exposure.worst_class(*guesses, problem.counted),
+        exposure.worst_class(guesses[0], guesses[1], problem.counted),
         float(np.mean(judged["choose"].argmax(axis=1) == choose.z)),
         attack_metrics.bits_beyond(problem.counted, sure["choose"], choose.y, choose.z).estimate,
         round(time.perf_counter() - begun, 3),

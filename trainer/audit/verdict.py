@@ -289,8 +289,8 @@ def _reached(
             yield _Shown(at[0], "not every attack has an upper end")
         for name, high in upper.items():
             if high is not None and high > limit.of(name):
-                reach = f"attacks may reach {_UP_TO[name].format(high)} ({limit.of(name):g} allowed)"
-                yield _Shown(furthest[name][1], reach)
+                words = f"attacks may reach {_UP_TO[name].format(high)} ({limit.of(name):g} allowed)"
+                yield _Shown(furthest[name][1], words)
 
 
 _UP_TO = {"points": "{:.1f} points above y alone", "bits": "{:.3f} bits", "balanced": "{:.1f} points balanced"}

@@ -176,8 +176,8 @@ def test_a_channel_with_one_leaky_row_is_found_and_bayes_reaches_the_plug_in_of_
     rows = {row.name: row for row in found.rows}
     # 12,000 draws of c' lie within 2 points of what is expected of them.
     for name in ("Bayes knowing the channel", "code counts"):
-        assert rows[name].accuracy == pytest.approx(plug_in, abs=0.02), name
-        assert rows[name].low > max(found.chance), name
+        assert rows[name].right.estimate == pytest.approx(plug_in, abs=0.02), name
+        assert rows[name].right.low > max(found.chance), name
     certified = certify(
         test.y,
         test.codes.sent,
@@ -190,7 +190,7 @@ def test_a_channel_with_one_leaky_row_is_found_and_bayes_reaches_the_plug_in_of_
         rng=np.random.default_rng(0),
     )
     assert certified.plug_in == pytest.approx(plug_in)
-    assert certified.bound >= rows["Bayes knowing the channel"].accuracy
+    assert certified.bound >= rows["Bayes knowing the channel"].right.estimate
 
 
 def test_without_the_leaky_row_the_same_attackers_are_at_chance():

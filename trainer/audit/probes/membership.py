@@ -9,6 +9,8 @@ how the perturber changes it.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from edgeveil.trainer.attacks.problem import Released
@@ -96,7 +98,8 @@ class Membership(Probe):
             parts.append(released.also[place])
         sent = np.concatenate(parts, axis=1)
         held = np.concatenate([sent, _held(released, dataset, rows, place)], axis=1)
-        findings, settings = [], {"max_leaf_nodes": 8, "learning_rate": 0.05, "random_state": seed}
+        settings: dict[str, Any] = {"max_leaf_nodes": 8, "learning_rate": 0.05, "random_state": seed}
+        findings = []
         for name, features in ((SENT, sent), (HELD, held)):
             score = np.zeros(len(place))
             for half in (0, 1):

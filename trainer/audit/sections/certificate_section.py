@@ -260,7 +260,7 @@ def _averaged(
     stream: Mapping[str, Any] | None,
 ) -> Finding:
     """The bound on the average, with what was counted; where too few were, what it needs."""
-    more = {"unit": unit, "needed": {"within_10_points": found.needed}, "scope": _scope(stream)}
+    more: dict[str, Any] = {"unit": unit, "needed": {"within_10_points": found.needed}, "scope": _scope(stream)}
     more |= {"people": people, "people_splits": halves}
     facts: dict[str, Any] = {"rows": found.rows, "more": {**KIND, **asdict(found), **more}}
     sentence = found.sentence(unit)

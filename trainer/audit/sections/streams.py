@@ -342,10 +342,10 @@ def _certified(
     if name == "code":
         number *= -(-(int(held.code.max()) + 1) // classes[0])
     held = held.take(held.code[:, 0] < number)
-    prior, rows = counted_prior(part.y, part.z, classes), {"y": held.y, "code": held.code[:, 0], "z": held.z}
+    prior, rows = counted_prior(part.y, part.z, classes), (held.y, held.code[:, 0], held.z)
     settings: dict[str, Any] = {"classes": classes, "tried": tried, "rng": np.random.default_rng(seed)}
     chance = float(prior.max(axis=1)[held.y].mean())
-    certified = certificate.certify(**rows, channel=np.eye(number), chance=chance, **settings)
+    certified = certificate.certify(*rows, channel=np.eye(number), chance=chance, **settings)
     text = certified.sentence(f"tracks ({dataset.cluster_kind}s)")
     whole = text.replace("For one sample,", "For all samples of one track together,")
     more = {**KIND, "plug_in": certified.plug_in, "tried": tried}

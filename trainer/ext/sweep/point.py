@@ -136,7 +136,8 @@ def measure(
     audited = examine(*about, families=chosen, labels=perturbed.labels)
     result, outputs = audited.found, perturbed.outputs
     worst = result.worst_adaptive
-    leak = {"name": worst.name, **dict(zip(("accuracy", "low", "high"), worst.right, strict=True)), "auc": worst.auc}
+    right = dict(zip(("accuracy", "low", "high"), worst.right, strict=True))
+    leak: dict[str, Any] = {"name": worst.name, **right, "auc": worst.auc}
     fixed = next((row for row in result.rows if row.kind == "fixed"), None)
     document: dict[str, Any] = {
         "attacked_by": [row.name for row in result.rows],
