@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        101_066,
+        100_308,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -65,7 +65,7 @@ BUDGETS = {
         "480 several attributes kept and hidden at once, each with its figure in audit, verdict and policy; 60 what a "
         "report allows and assumes.",
     ),
-    "spine lines": Budget(90_525, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(89_720, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         505,
         400,

@@ -24,7 +24,6 @@ from edgeveil.trainer.datasets.base import PARTS, Dataset
 from edgeveil.trainer.datasets.samples import Stored, gigabytes, require_memory
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.ext import private
-from edgeveil.trainer.measures.intervals import expected_error
 from edgeveil.trainer.networks.feeding import on_every_device
 from edgeveil.trainer.networks.training import take_own, train_classifiers, train_linear
 from edgeveil.trainer.perturbers.adversarial_score import read_too
@@ -87,6 +86,28 @@ def promise_facts(fitted: FittedPerturber, *, from_training: bool) -> dict[str, 
         "values": values,
         "expected_error": expected_error(variance, values),
     }
+
+
+# Of a mean or a share that is estimated from locally private reports, before anything is trained. A mechanism's own
+# variance of one report is ``edge_runtime.stages.mechanism.Mechanism.variance``.
+DEVICES = (1_000, 10_000, 100_000)
+
+
+def largest_of(d: int) -> float:
+    """The mean of the largest of d absolute values of independent standard normal variables."""
+    from scipy.special import erf
+
+    t = np.linspace(0.0, 12.0, 24_001)
+    return float(np.trapezoid(1 - erf(t / math.sqrt(2)) ** d, t))
+
+
+def expected_error(variance: float, values: int) -> dict[str, dict[str, float]]:
+    """For each number of ``DEVICES`` the standard error of one value and the expected largest error of all."""
+    errors = {}
+    for n in DEVICES:
+        one = math.sqrt(variance / n)
+        errors[str(n)] = {"one": float(f"{one:.3g}"), "largest": float(f"{one * largest_of(values):.3g}")}
+    return errors
 
 
 def sentence(found: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ interval, and what y alone reaches.
 import math
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
-LEAKS, BOUNDED, NOTHING_FOUND, CANNOT_TELL = "leaks", "bounded", "nothing found", "cannot tell"
+WORDS = LEAKS, BOUNDED, NOTHING_FOUND, CANNOT_TELL = "leaks", "bounded", "nothing found", "cannot tell"
 SENT, LABEL_ONLY, RAW, DONOR = "sent", "label-only", "raw", "donor"  # whose output a finding is about
 ATTACKS = ("adaptive", "fixed", "transfer")  # the kinds of finding that are attacks
 KEPT, HIDDEN = "kept attribute", "hidden attribute"  # and those about one attribute of a joint y, of a joint z

@@ -112,7 +112,7 @@ def measured(
         **{"data": data, "kind": kind, "targets": list(targets), "hides": list(hides), "seed": seed},
         **{"budget": budget, "test_rows": len(whole.test), "classes": len(dataset.y_names)},
         **{"all": interval(of_y[0]), "kept": kept, "hidden": {one.question: interval(one) for one in hidden}},
-        "z": {"by": best.label, "accuracy": best.accuracy, "low": best.low, "high": best.high, "null": null},
+        "z": {"by": best.label, **dict(zip(("accuracy", "low", "high"), best.right, strict=True)), "null": null},
         "seconds": trained.facts["wall_time_s"],
     }
 

@@ -2,8 +2,8 @@
 
 import copy
 
-from edgeveil.trainer.attacks.exposure import NOTHING
-from edgeveil.trainer.attacks.findings import Curve, Findings, NotRun, Point, Row
+from edgeveil.trainer.attacks.exposure import NOTHING, Rate
+from edgeveil.trainer.attacks.findings import Curve, Findings, NotRun, Row
 from edgeveil.trainer.attacks.parts import Part
 from edgeveil.trainer.audit.document import Audited, environment
 from edgeveil.trainer.audit.findings import LABEL_ONLY, RAW, Finding
@@ -21,33 +21,16 @@ def row(name: str, kind: str, accuracy: float, *, validation: float | None = Non
         learned_on="fresh" if kind == "adaptive" else "clean",
         seed=0,
         train_samples=982,
-        accuracy=accuracy,
-        low=accuracy - 0.02,
-        high=min(1.0, accuracy + 0.02),
+        right=Interval(accuracy, accuracy - 0.02, min(1.0, accuracy + 0.02)),
         auc=float("nan") if kind == "transfer" else 0.5,
-        bits=bits,
-        bits_low=bits - 0.01,
-        bits_high=bits + 0.01,
-        bits_counted=bits,
-        bits_counted_low=bits - 0.01,
-        bits_counted_high=bits + 0.01,
+        bits=Interval(bits, bits - 0.01, bits + 0.01),
+        bits_counted=Interval(bits, bits - 0.01, bits + 0.01),
         validation_accuracy=accuracy if validation is None else validation,
         validation_bits=bits,
         seconds=1.5,
-        balanced=accuracy - 0.1,
-        balanced_low=accuracy - 0.12,
-        balanced_high=min(1.0, accuracy - 0.08),
-        balanced_chance=0.5,
-        tpr=0.02,
-        tpr_low=0.01,
-        tpr_high=0.04,
-        tpr_rows=290,
-        tpr_p=0.6,
-        worst_class=accuracy,
-        worst_class_low=accuracy - 0.03,
-        worst_class_high=min(1.0, accuracy + 0.03),
-        worst_class_chance=0.5,
-        worst_class_rows=290,
+        balanced=Rate(Interval(accuracy - 0.1, accuracy - 0.12, min(1.0, accuracy - 0.08)), 0, 0.5),
+        recognised=Rate(Interval(0.02, 0.01, 0.04), 290, 0.01, 0.6),
+        worst_class=Rate(Interval(accuracy, accuracy - 0.03, min(1.0, accuracy + 0.03)), 290, 0.5),
     )
 
 
@@ -60,8 +43,9 @@ def audited(best: float, bits: float = 0.0, fixed: float = 0.55, p: float = 0.4)
         row("CNN", "adaptive", best + 0.01, validation=best - 0.01),  # better on test, but not the one chosen
     )
     left_out = (NotRun("random forest", "adaptive", "gradient boosting stands in"),)
-    points = tuple(Point(n, best - gap, best - gap - 0.02, best - gap + 0.02) for n, gap in ((491, 0.04), (982, 0.0)))
-    curve = Curve("BatchNorm MLP", 0, points, 0.04, 0.01, 0.07, rising=True)
+    rates = ((491, best - 0.04), (982, best))
+    points = tuple((n, Interval(right, right - 0.02, right + 0.02)) for n, right in rates)
+    curve = Curve("BatchNorm MLP", 0, points, Interval(0.04, 0.01, 0.07))
     too_few = ("Too few people: 30 are needed.",)
     test = Permuted(p, bits + 0.002, 0.01, 999, "rows")
     found = Findings(Chance(0.6, 0.59), rows, left_out, curve, too_few, test)

@@ -73,17 +73,18 @@ class Ahead:
             for one in asked
             if one.worth_a_process and not journal.path(key := journal.key(*one)).exists() and key not in self._begun
         }
-        problems = list({id(one.problem): one.problem for one in wanted.values()}.values())
-        families = list({id(one.family): one.family for one in wanted.values()}.values())
+        problems = {id(one.problem): one.problem for one in wanted.values()}
+        families = {id(one.family): one.family for one in wanted.values()}
         path = self._folder / f"{PROBLEMS}{os.getpid()}-{len(self._files)}"
-        if not wanted or not _write(path, (problems, families)):
+        if not wanted or not _write(path, (list(problems.values()), list(families.values()))):
             return
         self._files.append(path)
+        place = {"file": str(path), "folder": str(journal.folder), "made_by": journal.made_by}
         for key, one in wanted.items():
-            numbers = {"problem": _place(problems, one.problem), "family": _place(families, one.family)}
-            place = {"folder": str(journal.folder), "made_by": journal.made_by}
-            job = Job(one.family.name, f"{__name__}:learned", {"file": str(path), **numbers, "seed": one.seed, **place})
-            self._begun[key] = self._begin(job)
+            numbers = {"problem": [*problems].index(id(one.problem)), "family": [*families].index(id(one.family))}
+            self._begun[key] = self._begin(
+                Job(one.family.name, f"{__name__}:learned", {**place, **numbers, "seed": one.seed})
+            )
 
     def wait(self, key: str, begins: Callable[[], None]) -> None:
         """Wait for the answer with this key, where it is being learned; ``begins`` is called first."""
@@ -145,10 +146,6 @@ def at_most(jobs: int, values: int) -> int:
 def cores() -> int:
     """Those that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _place(known: Sequence[object], one: object) -> int:
-    return next(place for place, other in enumerate(known) if other is one)
 
 
 # The file: a pickle and the arrays that it leaves out, with their lengths before them.

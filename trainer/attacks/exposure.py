@@ -18,10 +18,11 @@ import numpy as np
 from scipy import special, stats
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.datasets.base import taken
 from edgeveil.trainer.measures import attack_metrics
 from edgeveil.trainer.measures.attack_metrics import FLOOR, Calibration, sequential_test
 from edgeveil.trainer.measures.enough import LEARN_UNITS, PART_ROWS, PERCENT_ROWS, SHOWN_ROWS
-from edgeveil.trainer.measures.intervals import CONFIDENCE, Interval, count, mean, rate, unit_numbers
+from edgeveil.trainer.measures.intervals import CONFIDENCE, Interval, clipped, count, mean, rate, student, unit_numbers
 
 NODES = 96  # of the quadrature over F
 _NEGLIGIBLE = 1e-10
@@ -94,8 +95,8 @@ class Judged(NamedTuple):
     fold: np.ndarray | None = None
 
 
-class Class(NamedTuple):
-    """A rate of one class of z with its interval, and the number of its test rows; NaN and 0 where there are too few.
+class Rate(NamedTuple):
+    """A rate with its interval, and the number of its test rows; NaN and 0 where there are too few.
 
     ``chance`` is the same rate for an attacker who knows y alone, ``p`` the p-value of its being at most ``TIMES`` as
     much (NaN where that was not tested).
@@ -107,18 +108,11 @@ class Class(NamedTuple):
     p: float = float("nan")
 
 
-class Balanced(NamedTuple):
-    """Balanced accuracy within y with its interval, and the same for an attacker who knows y alone."""
-
-    rate: Interval
-    chance: float
-
-
 NOTHING = Interval(float("nan"), float("nan"), float("nan"))
 _Z2 = float(stats.norm.ppf(0.5 + CONFIDENCE / 2)) ** 2
 
 
-def at_low_fpr(choose: Judged, test: Judged) -> Class:
+def at_low_fpr(choose: Judged, test: Judged) -> Rate:
     """The share of rows of one z that are recognised while 1 % of the other rows of equal y are taken for it.
 
     Thresholds are each y's own; rows whose y has fewer than 100 rows of another z are left out. Knowing y alone
@@ -128,23 +122,23 @@ def at_low_fpr(choose: Judged, test: Judged) -> Class:
     classes = range(test.p.shape[1])
     enough = [k for k in classes if len(_recognised(test, k).hits) >= SHOWN_ROWS]
     if not enough:
-        return Class(NOTHING, 0, FALSE_POSITIVES)
+        return Rate(NOTHING, 0, FALSE_POSITIVES)
     # With few validation rows the threshold is above every false positive, which still ranks the classes.
     ranked = {k: _recognised(choose, k, fewest=2).hits for k in enough}
     worst = max(enough, key=lambda k: ranked[k].mean() if len(ranked[k]) else -1.0)
     hits, rows, _ = _recognised(test, worst)
-    recognition_rate = rate(hits, None if test.cluster is None else test.cluster[rows])
-    return Class(recognition_rate, len(hits), FALSE_POSITIVES, min(1.0, len(enough) * _surely(test, worst)))
+    recognition_rate = rate(hits, taken(test.cluster, rows))
+    return Rate(recognition_rate, len(hits), FALSE_POSITIVES, min(1.0, len(enough) * _surely(test, worst)))
 
 
-def worst_class(choose: Judged, test: Judged, prior: np.ndarray) -> Class:
+def worst_class(choose: Judged, test: Judged, prior: np.ndarray) -> Rate:
     """Recall of the class of z that the attack's best guess gains most on, over the best guess from y alone.
 
     ``prior`` (classes of y, classes of z) is the counted P(z|y) that the guess from y alone is made from.
     """
     enough = [k for k in range(test.p.shape[1]) if (test.z == k).sum() >= SHOWN_ROWS]
     if not enough:
-        return Class(NOTHING, 0, float("nan"))
+        return Rate(NOTHING, 0, float("nan"))
 
     def recalls(part: Judged, k: int) -> tuple[np.ndarray, np.ndarray]:
         of = part.z == k
@@ -156,11 +150,10 @@ def worst_class(choose: Judged, test: Judged, prior: np.ndarray) -> Class:
 
     worst = max(enough, key=gain)
     hits, guessed = recalls(test, worst)
-    cluster = None if test.cluster is None else test.cluster[test.z == worst]
-    return Class(rate(hits, cluster), len(hits), float(guessed.mean()))
+    return Rate(rate(hits, taken(test.cluster, test.z == worst)), len(hits), float(guessed.mean()))
 
 
-def balanced(test: Judged, prior: np.ndarray) -> Balanced:
+def balanced(test: Judged, prior: np.ndarray) -> Rate:
     """Balanced accuracy within y, and its chance level: every z counts alike, however rare it is with that y.
 
     The guess is the z that gained most over ``prior`` (classes of y, classes of z). Per y the mean recall over its z,
@@ -171,30 +164,27 @@ def balanced(test: Judged, prior: np.ndarray) -> Balanced:
     1998).
     """
     guess = (np.log(test.p) - np.log(prior[test.y])).argmax(axis=1)
-    share, hit = np.zeros(len(test.y)), np.zeros(len(test.y))
-    recall_of = np.zeros(len(test.y))
+    share, hit, recall_of = np.zeros((3, len(test.y)))
     chance, least = 0.0, 0.0
-    groups = [(test.y == y, np.unique(test.z[test.y == y])) for y in np.unique(test.y)]
-    groups = [(rows, present) for rows, present in groups if len(present) > 1]
-    counted = sum(int(rows.sum()) for rows, _ in groups)
+    groups = list(attack_metrics.several(test.y, test.z))
+    counted = sum(len(rows) for rows, _ in groups)
     if not counted:
-        return Balanced(NOTHING, float("nan"))
+        return Rate(NOTHING, 0, float("nan"))
     for rows, present in groups:
-        weight = rows.sum() / counted / len(present)
+        weight = len(rows) / counted / len(present)
         chance += weight
         for k in present:
-            own = rows & (test.z == k)
+            own = rows[test.z[rows] == k]
             hit[own] = guess[own] == k
-            share[own], recall_of[own] = weight / own.sum(), hit[own].mean()
-            drawn = (hit[own].sum() + _Z2 / 2) / (own.sum() + _Z2)
-            least += weight**2 * drawn * (1 - drawn) / own.sum()
+            share[own], recall_of[own] = weight / len(own), hit[own].mean()
+            drawn = (hit[own].sum() + _Z2 / 2) / (len(own) + _Z2)
+            least += weight**2 * drawn * (1 - drawn) / len(own)
     estimate = float((share * hit).sum())
     totals = np.bincount(units(test), weights=share * (hit - recall_of))
     if len(totals) < 2:
-        return Balanced(Interval(estimate, 0.0, 1.0), float(chance))
+        return Rate(Interval(estimate, 0.0, 1.0), 0, float(chance))
     variance = max(least, len(totals) / (len(totals) - 1) * float((totals**2).sum()))
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(totals) - 1)) * float(np.sqrt(variance))
-    return Balanced(Interval(estimate, max(0.0, estimate - half), min(1.0, estimate + half)), float(chance))
+    return Rate(clipped(estimate, student(len(totals)) * float(np.sqrt(variance))), 0, float(chance))
 
 
 def _surely(test: Judged, k: int) -> float:
@@ -275,7 +265,6 @@ def search(
     *,
     label: np.ndarray | None = None,
     rng: np.random.Generator,
-    tested: int = TESTED,
 ) -> list[Subgroup]:
     """The subgroups that seem most exposed in one half of the test rows; their ``rows`` are those of the other half.
 
@@ -295,16 +284,18 @@ def search(
     gains, ranked = attack_metrics.attack_gains(prior, test.p, test.y), []
     for one in _groups(conditions):
         rows, others = (np.flatnonzero(one.rows & half) for half in (searched, ~searched))
-        if min(len(rows), len(others)) < PART_ROWS:
-            continue
-        if min(len(np.unique(unit[rows])), len(np.unique(unit[others]))) < LEARN_UNITS:
+        if (
+            min(len(rows), len(others)) < PART_ROWS
+            or min(len(np.unique(unit[of])) for of in (rows, others)) < LEARN_UNITS
+        ):
             continue
         interval = mean(_beyond_shuffled(gains[rows], test.y[rows], test.z[rows]), unit[rows])
         if interval.estimate > 1e-9:
             ranked.append((interval.low, one))
     selected: list[Subgroup] = []
     for _, one in sorted(ranked, key=lambda pair: -pair[0]):
-        if len(selected) < tested and not any(_shared(one.rows, other.rows) > ALIKE for other in selected):
+        shared = [(one.rows & other.rows).sum() / (one.rows | other.rows).sum() for other in selected]
+        if len(selected) < TESTED and max(shared, default=0.0) <= ALIKE:
             selected.append(one)
     return [Subgroup(one.name, one.rows & ~searched) for one in selected]
 
@@ -356,10 +347,6 @@ def _groups(conditions: Mapping[str, list[Subgroup]]) -> Iterator[Subgroup]:
                     yield Subgroup(f"{one.name} and {two.name}", one.rows & two.rows)
 
 
-def _shared(a: np.ndarray, b: np.ndarray) -> float:
-    return float((a & b).sum() / (a | b).sum())
-
-
 # Questions about a label that one attack on it answers: which side of a threshold or of a grouping is a row on?
 #
 # Who hides "under 18" may publish "under 17". The posterior of a side is the sum of those of its classes, so one attack
@@ -409,11 +396,9 @@ def worst(
     An attack may be wrong about most classes of a label and right about one question, so trust in it is not one number
     for the label: the best of ``TRUST`` ranks the questions, and the worst of them is calibrated by itself.
     """
-    of_trust = []
-    for trust in TRUST:
-        part = choose._replace(p=Calibration(trust, 1 - trust).apply(choose.p, prior[choose.y]))
-        of_trust.append([_bits(sides[i : i + AT_ONCE], part, prior) for i in range(0, len(sides), AT_ONCE)])
-    bits = np.max([np.concatenate(blocks) for blocks in of_trust], axis=0)
+    of_trust = (choose._replace(p=Calibration(one, 1 - one).apply(choose.p, prior[choose.y])) for one in TRUST)
+    blocks = [sides[i : i + AT_ONCE] for i in range(0, len(sides), AT_ONCE)]
+    bits = np.max([np.concatenate([_bits(block, part, prior) for block in blocks]) for part in of_trust], axis=0)
     open_ = np.array([_asked(side, test) for side in sides])
     if not open_.any():
         return None
@@ -424,16 +409,11 @@ def worst(
     base = np.stack([1 - prior @ side, prior @ side], axis=1)
     calibration = attack_metrics.calibrate(of_choose.p, base[choose.y], of_choose.z)
     sure = calibration.apply(of_test.p, base[test.y])
+    rows = test.y, of_test.z, test.cluster
     gains = attack_metrics.attack_gains(base, sure, test.y)
-    test_arguments = gains, test.y, of_test.z, test.cluster, lambda gain: float(gain.mean())
-    tested = sequential_test(*test_arguments, fold=test.fold, rng=rng)
-    return Answer(
-        side,
-        attack_metrics.area_within_y(of_test.p[:, 1], test.y, of_test.z == 1, test.cluster),
-        attack_metrics.bits_beyond(base, sure, test.y, of_test.z, test.cluster),
-        tested.p,
-        float(bits[best]),
-    )
+    p = sequential_test(gains, *rows, lambda gain: float(gain.mean()), fold=test.fold, rng=rng).p
+    area = attack_metrics.area_within_y(of_test.p[:, 1], test.y, of_test.z == 1, test.cluster)
+    return Answer(side, area, attack_metrics.bits_beyond(base, sure, *rows), p, float(bits[best]))
 
 
 def _two(part: Judged, side: np.ndarray) -> Judged:

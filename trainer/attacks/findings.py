@@ -20,9 +20,8 @@ from edgeveil.trainer.attacks.problem import Problem, Released
 from edgeveil.trainer.attacks.protocol import Adversary, Attack, Kind
 from edgeveil.trainer.measures import attack_metrics, intervals
 from edgeveil.trainer.measures.attack_metrics import Chance, Permuted
+from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.results import code_of
-
-NAN = float("nan")
 
 
 @dataclass(frozen=True)
@@ -31,18 +30,16 @@ class Row:
 
     ``learned_on`` are the rows it learned from: *old* ones, which trained the perturber, *fresh* ones, or *both*;
     *crossed* is both and the other folds of the test rows, *clean* raw samples, *several* an ensemble of these.
-    ``accuracy`` with its 95 % interval [``low``, ``high``]; ``auc`` within y (0.5 tells nothing; NaN where z never
-    varies within y); ``bits`` about z beyond theta_y with their interval, ``bits_counted`` beyond the counted P(z|y)
-    with theirs (the public prior may be wrong, and bits gained by correcting it are not leaked by x').
+    ``right`` is how often it is right; ``auc`` is within y (0.5 tells nothing; NaN where z never varies within y);
+    ``bits`` are those about z beyond theta_y, ``bits_counted`` beyond the counted P(z|y) (the public prior may be
+    wrong, and bits gained by correcting it are not leaked by x').
     ``validation_accuracy`` and ``validation_bits`` (beyond the counted P(z|y)) chose the worst attack.
     Adaptive attacks are judged calibrated; for fixed and transfer ones the bits alone are.
 
-    ``balanced`` is the balanced accuracy within y with its interval, ``balanced_chance`` what knowing y alone gives.
-    ``tpr`` is the share of the ``tpr_rows`` test rows of the most exposed z that are recognised at 1 % false positives
-    within y (NaN and 0 where no y has 100 rows of another z), ``tpr_p`` the p-value of their being recognised at most
-    three times as often as others are taken for them. ``worst_class`` is the recall of the most exposed z on
-    its ``worst_class_rows`` test rows, ``worst_class_chance`` the same from y alone. Both z are chosen on validation
-    and never named. ``members`` are the attacks an ensemble is made of.
+    ``balanced`` is the balanced accuracy within y. ``recognised`` is the share of the test rows of the most exposed z
+    that are recognised at 1 % false positives within y (where no y has 100 rows of another z, nothing), ``worst_class``
+    the recall of the most exposed z. Both z are chosen on validation and never named. ``members`` are the attacks an
+    ensemble is made of.
     """
 
     name: str
@@ -50,33 +47,16 @@ class Row:
     learned_on: str
     seed: int
     train_samples: int
-    accuracy: float
-    low: float
-    high: float
+    right: Interval
     auc: float
-    bits: float
-    bits_low: float
-    bits_high: float
-    bits_counted: float
-    bits_counted_low: float
-    bits_counted_high: float
+    bits: Interval
+    bits_counted: Interval
+    balanced: exposure.Rate
+    recognised: exposure.Rate
+    worst_class: exposure.Rate
     validation_accuracy: float
     validation_bits: float
     seconds: float
-    balanced: float = NAN
-    balanced_low: float = NAN
-    balanced_high: float = NAN
-    balanced_chance: float = NAN
-    tpr: float = NAN
-    tpr_low: float = NAN
-    tpr_high: float = NAN
-    tpr_rows: int = 0
-    tpr_p: float = NAN
-    worst_class: float = NAN
-    worst_class_low: float = NAN
-    worst_class_high: float = NAN
-    worst_class_chance: float = NAN
-    worst_class_rows: int = 0
     members: str = ""
 
     @property
@@ -85,29 +65,22 @@ class Row:
         return f"{self.name} on {self.learned_on} rows"
 
 
-class Point(NamedTuple):
-    """Accuracy on the test rows after ``rows`` training rows, with its 95 % interval."""
-
-    rows: int
-    accuracy: float
-    low: float
-    high: float
-
-
 class Curve(NamedTuple):
     """The best attack found, trained again on 1/8, 1/4 and 1/2 of its rows, and as it was on all of them.
 
-    ``gain`` is the gain in accuracy of the last doubling, on the same test rows, with its interval; ``rising`` is
-    whether the interval is above 0.
+    ``points`` are so many training rows, and how often it is right after them; ``gain`` is that in accuracy of the last
+    doubling, on the same test rows.
     """
 
     name: str
     seed: int
-    points: tuple[Point, ...]
-    gain: float
-    gain_low: float
-    gain_high: float
-    rising: bool
+    points: tuple[tuple[int, Interval], ...]
+    gain: Interval
+
+    @property
+    def rising(self) -> bool:
+        """Whether the interval of the gain is above 0."""
+        return self.gain.low > 0
 
 
 class NotRun(NamedTuple):
@@ -118,7 +91,12 @@ class NotRun(NamedTuple):
     reason: str
 
 
-Done = Callable[[Sequence[Row]], None]  # gets the rows of each family when it is done; none where it did not run
+Done = Callable[[Sequence[Row]], object]  # gets the rows of each family when it is done; none where it did not run
+
+
+def done_by(advance: Callable[..., object]) -> Done:
+    """Steps of a progress bar, each with how often the family is right."""
+    return lambda rows: advance(**({"right": rows[0].right.estimate} if rows else {}))
 
 
 @dataclass(frozen=True)
@@ -154,16 +132,13 @@ class Findings:
 
 def worst_adaptive(rows: Sequence[Row]) -> Row:
     """The adaptive row with the highest accuracy on validation, bits there breaking ties."""
-    return max(_adaptive(rows), key=lambda row: (row.validation_accuracy, row.validation_bits))
+    adaptive = (row for row in rows if row.kind == "adaptive")
+    return max(adaptive, key=lambda row: (row.validation_accuracy, row.validation_bits))
 
 
 def most_bits(rows: Sequence[Row]) -> Row:
     """The adaptive row with most bits beyond counting, on validation."""
-    return max(_adaptive(rows), key=lambda row: row.validation_bits)
-
-
-def _adaptive(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if row.kind == "adaptive"]
+    return max((row for row in rows if row.kind == "adaptive"), key=lambda row: row.validation_bits)
 
 
 # The score of a trained attack: its metrics on the test rows, and on the rows that choose the worst.
@@ -233,54 +208,38 @@ def score(
     ``begun`` is when the attack's training began, by ``time.perf_counter``.
     """
     choose, test = problem.choose, problem.test
-    calibration = attack_metrics.calibrate(raw["choose"], problem.base(choose), choose.z)
-    sure = {
-        "choose": calibration.apply(raw["choose"], problem.base(choose)),
-        "test": calibration.apply(raw["test"], problem.base(test)),
-    }
+    base = {"choose": problem.base(choose), "test": problem.base(test)}
+    calibration = attack_metrics.calibrate(raw["choose"], base["choose"], choose.z)
+    sure = {part: calibration.apply(raw[part], of) for part, of in base.items()}
     judged = sure if kind == "adaptive" else raw
-    accuracy = intervals.rate(judged["test"].argmax(axis=1) == test.z, test.cluster)
-    bits = attack_metrics.bits_beyond(problem.theta, sure["test"], test.y, test.z, test.cluster)
-    counted = attack_metrics.bits_beyond(problem.counted, sure["test"], test.y, test.z, test.cluster)
-    guesses = {
-        part: exposure.Judged(np.maximum(judged[part], attack_metrics.FLOOR), rows.y, rows.z, rows.cluster)
-        for part, rows in (("choose", choose), ("test", test))
-    }
-    # Scores rank rows, so they are not calibrated: calibration and its floor would tie the surest.
-    scored = {part: one._replace(p=raw[part]) for part, one in guesses.items()}
-    low_fpr = exposure.at_low_fpr(scored["choose"], scored["test"])
-    worst = exposure.worst_class(guesses["choose"], guesses["test"], problem.counted)
-    balanced = exposure.balanced(guesses["test"], problem.counted)
+    guesses, scored = (
+        [exposure.Judged(p[part], rows.y, rows.z, rows.cluster) for part, rows in (("choose", choose), ("test", test))]
+        # Scores rank rows, so they are not calibrated: calibration and its floor would tie the surest.
+        for p in ({part: np.maximum(p, attack_metrics.FLOOR) for part, p in judged.items()}, raw)
+    )
+    bits, counted = (
+        attack_metrics.bits_beyond(prior, sure["test"], test.y, test.z, test.cluster)
+        for prior in (problem.theta, problem.counted)
+    )
     row = Row(
-        name=name,
-        kind=kind,
-        learned_on=learned_on,
-        seed=seed,
-        train_samples=train_samples,
-        accuracy=accuracy.estimate,
-        low=accuracy.low,
-        high=accuracy.high,
-        auc=attack_metrics.auc_within_y(raw["test"], test.y, test.z),
-        validation_accuracy=float(np.mean(judged["choose"].argmax(axis=1) == choose.z)),
-        validation_bits=attack_metrics.bits_beyond(problem.counted, sure["choose"], choose.y, choose.z).estimate,
-        seconds=round(time.perf_counter() - begun, 3),
-        balanced_chance=balanced.chance,
-        tpr_rows=low_fpr.rows,
-        tpr_p=low_fpr.p,
-        worst_class_chance=worst.chance,
-        worst_class_rows=worst.rows,
-        members=members,
-        **_ends("bits", bits),
-        **_ends("bits_counted", counted),
-        **_ends("balanced", balanced.rate),
-        **_ends("tpr", low_fpr.rate),
-        **_ends("worst_class", worst.rate),
+        name,
+        kind,
+        learned_on,
+        seed,
+        train_samples,
+        intervals.rate(judged["test"].argmax(axis=1) == test.z, test.cluster),
+        attack_metrics.auc_within_y(raw["test"], test.y, test.z),
+        bits,
+        counted,
+        exposure.balanced(guesses[1], problem.counted),
+        exposure.at_low_fpr(*scored),
+        exposure.worst_class(guesses[0], guesses[1], problem.counted),
+        float(np.mean(judged["choose"].argmax(axis=1) == choose.z)),
+        attack_metrics.bits_beyond(problem.counted, sure["choose"], choose.y, choose.z).estimate,
+        round(time.perf_counter() - begun, 3),
+        members,
     )
     return Scored(row, raw, sure, choose, test, problem.fold)
-
-
-def _ends(name: str, value: intervals.Interval) -> dict[str, float]:
-    return {name: value.estimate, f"{name}_low": value.low, f"{name}_high": value.high}
 
 
 def checked(probabilities: np.ndarray, rows: Released, problem: Problem, name: str) -> np.ndarray:

@@ -20,6 +20,7 @@ from scipy.special import logsumexp
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.measures.intervals import count
+from edgeveil.trainer.measures.predictor_metrics import boosted_trees
 
 MOST_COMBINATIONS = 1024  # of values of unknown attributes; of more, as many are drawn
 TREES = 100
@@ -123,17 +124,12 @@ def without_model(
 
     From the ``marginal``; from ``y``; from the ``attributes`` of the columns ``known`` and y, by boosted trees.
     """
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from threadpoolctl import threadpool_limits
-
     sample, classes = public
     values, hidden = np.unique(sample[:, sensitive], return_inverse=True)
     together = count(classes, hidden, shape=(max(classes.max(), y.max()) + 1, len(values)))
     columns = [column for column in known if column != sensitive]
     features, targets = (np.column_stack([rows[:, columns], labels]) for rows, labels in ((sample, classes), (x, y)))
-    trees = HistGradientBoostingClassifier(max_iter=TREES, random_state=seed)
-    with threadpool_limits(1, user_api="openmp"):
-        by_attributes = trees.fit(features, hidden).predict(targets)
+    by_attributes = boosted_trees(features, hidden, max_iter=TREES, random_state=seed).predict(targets)
     return {
         "marginal": np.full(len(x), values[together.sum(axis=0).argmax()]),
         "y": values[together.argmax(axis=1)][y],

@@ -150,12 +150,8 @@ class Problem:
         parts = (self.fit, self.stop, self.choose, self.test, self.clean)
         weights = () if self.sensitive is None else self.sensitive.get_weights()
         told = repr((self.input, self.budget, [part is None for part in parts])).encode()
-        return digest(
-            np.frombuffer(told + b"".join(part.digest for part in parts if part is not None), np.uint8),
-            self.theta,
-            self.counted,
-            *weights,
-        )
+        told += b"".join(part.digest for part in parts if part is not None)
+        return digest(np.frombuffer(told, np.uint8), self.theta, self.counted, *weights)
 
     @property
     def z_classes(self) -> int:

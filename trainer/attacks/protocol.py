@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
@@ -22,6 +24,14 @@ class Attack(Protocol):
     def probabilities(self, part: Released) -> np.ndarray:
         """P(z | x', y) of each row, (n, classes of z), rows summing to 1."""
         ...
+
+
+@dataclass(frozen=True)
+class Learned:
+    """An ``Attack`` that is one function."""
+
+    probabilities: Callable[[Released], np.ndarray]
+    train_samples: int
 
 
 class Adversary(Protocol):

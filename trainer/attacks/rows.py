@@ -161,21 +161,16 @@ def question_of(
         fit, stop = (_shuffled(joined(a, b), seed) for a, b in ((old_fit, fit), (old_stop, stop)))
         settings["both"].append(replace(judged, fit=fit, stop=stop))
     main_settings = tuple(Setting.from_folds(name, folds) for name, folds in settings.items())
-    if len(pools) == 1:
-        return Question(main_settings, crossed(settings["both"][0], seed))
-    folds = []
-    for others, fold in _folds(test, CROSSED_FOLDS, seed):
-        rest, choose = hold(others, CHOOSE_SHARE, seed)
-        folds.append(replace(bare, fit=joined(old_fit, rest), stop=old_stop, choose=choose, test=fold))
-    return Question(main_settings, Setting.from_folds("crossed", folds))
-
-
-def crossed(problem: Problem, seed: int) -> Setting:
-    """The setting for attacks by counting, which learn from the other folds of the problem's test rows too."""
-    folds = _folds(problem.test, CROSSED_FOLDS, seed)
-    return Setting.from_folds(
-        "crossed", [replace(problem, fit=joined(problem.fit, rest), test=fold) for rest, fold in folds]
-    )
+    if len(pools) == 1:  # attacks by counting learn from the other folds of the test rows too
+        (both,) = settings["both"]
+        pairs = _folds(both.test, CROSSED_FOLDS, seed)
+        crossed = [replace(both, fit=joined(both.fit, rest), test=fold) for rest, fold in pairs]
+    else:
+        crossed = []
+        for others, fold in _folds(test, CROSSED_FOLDS, seed):
+            rest, choose = hold(others, CHOOSE_SHARE, seed)
+            crossed.append(replace(bare, fit=joined(old_fit, rest), stop=old_stop, choose=choose, test=fold))
+    return Question(main_settings, Setting.from_folds("crossed", crossed))
 
 
 def question_of_fresh(rows: Released, bare: Problem, *, seed: int, judged: int = FOLDS) -> Question:

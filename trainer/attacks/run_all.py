@@ -26,15 +26,13 @@ from edgeveil.trainer.attacks.findings import (
     Done,
     Findings,
     NotRun,
-    Point,
     Row,
     Scored,
     answered,
-    most_bits,
     score,
     worst_adaptive,
 )
-from edgeveil.trainer.attacks.problem import Problem
+from edgeveil.trainer.attacks.problem import Problem, units_of
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries, meant_for
 from edgeveil.trainer.attacks.rows import Question, Setting
@@ -98,33 +96,24 @@ class _Fold(NamedTuple):
     @classmethod
     def from_problem(cls, problem: Problem, whole: Problem, first: int) -> _Fold:
         """The fold of ``problem``, whose test rows come after the ``first`` ones of ``whole``."""
-        parts = (problem.fit, problem.stop, problem.test)
-        code = np.unique(
-            [value for part in parts for value in values(part, few=problem.few_values)], return_inverse=True
-        )[1]
-        codes = int(code.max()) + 1
-        cells = [
+        every = [values(part, few=problem.few_values) for part in (problem.fit, problem.stop, problem.test)]
+        code = np.unique([value for of in every for value in of], return_inverse=True)[1]
+        codes, ends = int(code.max()) + 1, np.cumsum([len(of) for of in every[:2]])
+        of_fit, of_stop, of_test = (
             part.y * codes + of
-            for part, of in zip(parts, np.split(code, np.cumsum([len(part) for part in parts[:2]])), strict=True)
-        ]
+            for part, of in zip((problem.fit, problem.stop, problem.test), np.split(code, ends), strict=True)
+        )
         tested, learned = (cast(np.ndarray, part.row) for part in (whole.test, problem.fit))
         order = np.argsort(tested)
         place = order[np.searchsorted(tested, learned, sorter=order) % len(order)]
         moves = tested[place] == learned
         shape = problem.counted.shape[0] * codes, problem.z_classes
-        counts = count(cells[0][~moves], problem.fit.z[~moves], shape=shape)
-        pairs = cells[1] * problem.z_classes + problem.stop.z
+        counts = count(of_fit[~moves], problem.fit.z[~moves], shape=shape)
+        pairs = of_stop * problem.z_classes + problem.stop.z
         _, once, times = np.unique(pairs, return_index=True, return_counts=True)
-        return cls(
-            counts,
-            cells[0][moves],
-            place[moves],
-            _Cells(cells[1][once], problem.base(problem.stop)[once]),
-            problem.stop.z[once],
-            times,
-            _Cells(cells[2], problem.base(problem.test)),
-            slice(first, first + len(problem.test)),
-        )
+        stop = _Cells(of_stop[once], problem.base(problem.stop)[once])
+        test, at = _Cells(of_test, problem.base(problem.test)), slice(first, first + len(problem.test))
+        return cls(counts, of_fit[moves], place[moves], stop, problem.stop.z[once], times, test, at)
 
     def gains(self, z: np.ndarray) -> np.ndarray:
         """Bits beyond P(z|y) of each row of the fold, were ``z`` (n,) that of all test rows."""
@@ -141,7 +130,6 @@ class _Fold(NamedTuple):
 # An ensemble of the best attacks: one may find what another misses.
 #
 # Members and their number are chosen by cross-entropy on one half of the validation rows, never on test rows.
-
 
 NAME = "ensemble"
 SIZES = (2, 3, 5)
@@ -163,17 +151,11 @@ def build_ensemble(problem: Problem, kept: Sequence[Scored], *, seed: int) -> Sc
     size = min(sizes, key=lambda size: loss(_mean(adaptive[:size], "choose")))
     members = adaptive[:size]
     learned_on = {one.row.learned_on for one in members}
-    return score(
-        problem,
-        {part: _mean(members, part) for part in ("choose", "test")},
-        name=NAME,
-        kind="adaptive",
-        learned_on=learned_on.pop() if len(learned_on) == 1 else "several",
-        seed=seed,
-        train_samples=max(one.row.train_samples for one in members),
-        begun=begun,
-        members=", ".join(one.row.label for one in members),
-    )
+    facts: dict[str, Any] = {"name": NAME, "kind": "adaptive", "seed": seed, "begun": begun}
+    facts["learned_on"] = learned_on.pop() if len(learned_on) == 1 else "several"
+    facts["members"] = ", ".join(one.row.label for one in members)
+    samples = max(one.row.train_samples for one in members)
+    return score(problem, {part: _mean(members, part) for part in ("choose", "test")}, train_samples=samples, **facts)
 
 
 def _mean(members: Sequence[Scored], part: str) -> np.ndarray:
@@ -209,10 +191,10 @@ def learning_curve(setting: Setting, family: Adversary, *, seed: int, rows: int,
         choose, test = (np.concatenate([one.raw[name] for one in fold_answers]) for name in ("choose", "test"))
         calibration = attack_metrics.calibrate(choose, whole.base(whole.choose), whole.choose.z)
         half = calibration.apply(test, whole.base(whole.test)).argmax(axis=1) == whole.test.z
-        points.append(Point(fold_answers[0].train_samples, *intervals.rate(half, whole.test.cluster)))
-    points.append(Point(rows, *intervals.rate(full, whole.test.cluster)))
+        points.append((fold_answers[0].train_samples, intervals.rate(half, whole.test.cluster)))
+    points.append((rows, intervals.rate(full, whole.test.cluster)))
     gain = intervals.mean(full.astype(np.float64) - half, whole.test.cluster)
-    return Curve(family.name, seed, tuple(points), gain.estimate, gain.low, gain.high, gain.low > 0)
+    return Curve(family.name, seed, tuple(points), gain)
 
 
 def part(problem: Problem, fraction: float) -> Problem:
@@ -235,17 +217,14 @@ def warnings(problem: Problem) -> tuple[str, ...]:
             f"(the rarest {short.min()}): too few for adversaries, so finding no leak says little. Give at least "
             f"{ROWS_OF_A_CLASS} of each."
         )
-    test = problem.test
-    if test.cluster is None:
-        if len(test) < TEST_ROWS:
-            sentences.append(f"{len(test)} test rows give intervals wider than 5 points either way.")
-    else:
-        units = len(np.unique(test.cluster))
-        if units < RATE:
-            sentences.append(
-                f"The test slice holds {units} subjects or sessions: intervals are mostly about how these differ, and "
-                "little about others like them."
-            )
+    test, units = problem.test, units_of(problem.test)
+    if test.cluster is None and units < TEST_ROWS:
+        sentences.append(f"{units} test rows give intervals wider than 5 points either way.")
+    if test.cluster is not None and units < RATE:
+        sentences.append(
+            f"The test slice holds {units} subjects or sessions: intervals are mostly about how these differ, and "
+            "little about others like them."
+        )
     missing = np.setdiff1d(np.unique(test.z), np.unique(problem.training().z))
     if len(missing):
         sentences.append(
@@ -260,12 +239,7 @@ NEARLY_ALL = 0.9  # of the bits that z has beyond y
 
 
 def attack_all(
-    question: Question,
-    *,
-    seed: int = 0,
-    families: tuple[Adversary, ...] | None = None,
-    done: Done | None = None,
-    curve: bool = True,
+    question: Question, *, seed: int = 0, families: tuple[Adversary, ...] | None = None, curve: bool = True
 ) -> Findings:
     """Train every adversary of the registry in every setting of ``question``, and report each on the test rows.
 
@@ -274,8 +248,7 @@ def attack_all(
     learned most on validation, and do not run once an attack reads nearly all of z. The ensemble is made of the others,
     one for each seed. ``curve`` trains the best attack found on less data too.
     """
-    ran = run(question, seed=seed, families=families, done=done)
-    return summed_up(question, ran, seed=seed, curve=curve)
+    return summed_up(question, run(question, seed=seed, families=families), seed=seed, curve=curve)
 
 
 class Ran(NamedTuple):
@@ -293,11 +266,8 @@ class Ran(NamedTuple):
 
 def of_most_bits(attacks: Sequence[Scored]) -> Scored | None:
     """The adaptive attack with most bits on validation; None where none is adaptive."""
-    adaptive = [one for one in attacks if one.row.kind == "adaptive"]
-    if not adaptive:
-        return None
-    most = most_bits([one.row for one in adaptive])
-    return next(one for one in adaptive if one.row is most)
+    adaptive = (one for one in attacks if one.row.kind == "adaptive")
+    return max(adaptive, key=lambda one: one.row.validation_bits, default=None)
 
 
 def run(
@@ -334,15 +304,10 @@ def run(
 def summed_up(question: Question, ran: Ran, *, seed: int = 0, curve: bool = True) -> Findings:
     """What the attacks have found."""
     whole, counted = question.whole, _counted(question, ran, seed)
-    return Findings(
-        attack_metrics.chance(whole.theta, whole.counted, whole.test.y, whole.test.z),
-        tuple(one.row for one in ran.kept),
-        ran.not_run,
-        _curve(question, ran.kept, ran.families) if curve else None,
-        warnings(whole),
-        _permuted(question, ran.most_bits, counted, seed),
-        counted,
-    )
+    chance = attack_metrics.chance(whole.theta, whole.counted, whole.test.y, whole.test.z)
+    learning = _curve(question, ran.kept, ran.families) if curve else None
+    permutation, rows = _permuted(question, ran.most_bits, counted, seed), tuple(one.row for one in ran.kept)
+    return Findings(chance, rows, ran.not_run, learning, warnings(whole), permutation, counted)
 
 
 def _to_ask(question: Question, families: Sequence[Adversary], kept: Sequence[Scored], first_seed: int) -> list[Asked]:
@@ -369,10 +334,8 @@ def _settings(question: Question, family: Adversary, kept: Sequence[Scored]) -> 
         adaptive = [one.row for one in kept if one.row.kind == "adaptive" and one.row.learned_on != "crossed"]
         best = max(adaptive, key=lambda row: row.validation_bits).learned_on if adaptive else None
         return [setting for setting in question.settings if setting.learned_on == best] or question.settings[-1:]
-    crossed = question.crossed
-    return (
-        question.settings if crossed is None or not getattr(family, "counts", False) else [*question.settings, crossed]
-    )
+    counted = question.crossed if getattr(family, "counts", False) else None
+    return question.settings if counted is None else [*question.settings, counted]
 
 
 def _nothing_hidden(problem: Problem, kept: Sequence[Scored]) -> str | None:
@@ -401,31 +364,23 @@ def _attack(setting: Setting, family: Adversary, first_seed: int) -> tuple[list[
             fold_answers = [answered(fold, family, seed) for fold in setting.folds]
         except Diverged:
             return [], "its training diverged"
-        begun = time.perf_counter() - sum(one.seconds for one in fold_answers)
         raw = {part: np.concatenate([one.raw[part] for one in fold_answers]) for part in ("choose", "test")}
-        scored.append(
-            score(
-                setting.whole,
-                raw,
-                name=family.name,
-                kind=family.kind,
-                learned_on=setting.learned_on if family.kind == "adaptive" else "clean",
-                seed=seed,
-                train_samples=fold_answers[0].train_samples,
-                begun=begun,
-            )
-        )
+        facts: dict[str, Any] = {"name": family.name, "kind": family.kind, "seed": seed}
+        facts["learned_on"] = setting.learned_on if family.kind == "adaptive" else "clean"
+        facts["begun"] = time.perf_counter() - sum(one.seconds for one in fold_answers)
+        scored.append(score(setting.whole, raw, train_samples=fold_answers[0].train_samples, **facts))
     return scored, None
 
 
 def _ensembles(problem: Problem, kept: Sequence[Scored], families: Sequence[Adversary], seed: int) -> list[Scored]:
     seeded = {family.name for family in families if family.seeded}
-    ensembles = []
-    for one in range(seed, seed + (problem.budget.seeds if seeded else 1)):
-        of_seed = [each for each in kept if each.row.seed == one or each.row.name not in seeded]
-        ensemble = build_ensemble(problem, of_seed, seed=one)
-        ensembles += [] if ensemble is None else [ensemble]
-    return ensembles
+    ensembles = (
+        build_ensemble(
+            problem, [each for each in kept if each.row.seed == one or each.row.name not in seeded], seed=one
+        )
+        for one in range(seed, seed + (problem.budget.seeds if seeded else 1))
+    )
+    return [one for one in ensembles if one is not None]
 
 
 def _counted(question: Question, ran: Ran, seed: int) -> Permuted | None:
@@ -441,8 +396,7 @@ def _permuted(question: Question, best: Scored | None, counted: Permuted | None,
         return None
     if is_crossed(best.row):
         return counted
-    test, rng = best.test, np.random.default_rng([seed, 99])
-    whole = question.whole
+    test, whole, rng = best.test, question.whole, np.random.default_rng([seed, 99])
     return permutation_test(whole.counted, best.sure["test"], test.y, test.z, test.cluster, fold=whole.fold, rng=rng)
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from scipy import special
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.attacks.families.code_counts import shrunk
-from edgeveil.trainer.attacks.families.estimator import predicted
+from edgeveil.trainer.attacks.families.code_counts import WEIGHT, shrunk
+from edgeveil.trainer.attacks.families.estimator import forest, predicted
 from edgeveil.trainer.measures.attack_metrics import FLOOR, counted_prior
 from edgeveil.trainer.measures.intervals import count
 
@@ -72,16 +72,20 @@ def pooled(code: np.ndarray, y: np.ndarray, z: np.ndarray, *, length: int, rng: 
     return cut(code[order], y[order], z[order], track=cell[order], length=length)
 
 
-def log_posteriors(
-    fit: Tracks, test: Tracks, *, classes: tuple[int, int], codes: int, weight: float = 4.0
-) -> np.ndarray:
+def log_posteriors(fit: Tracks, test: Tracks, *, classes: tuple[int, int], codes: int) -> np.ndarray:
     """P(z | y, all codes of the track) by summing log P(code | y, z) over the track: (tracks, classes of z)."""
     t = fit.code.shape[1]
     prior = counted_prior(fit.y, fit.z, classes)
     shape = classes[0], codes, classes[1]
     counts = count(np.repeat(fit.y, t), fit.code.reshape(-1), np.repeat(fit.z, t), shape=shape)
-    ratio = np.log(shrunk(counts, prior, weight)) - np.log(prior)[:, None, :]
-    return special.softmax(np.log(prior)[test.y] + ratio[test.y[:, None], test.code].sum(axis=1), axis=1)
+    return summed_log_ratios(shrunk(counts, prior, WEIGHT), prior, test)
+
+
+def summed_log_ratios(table: np.ndarray, prior: np.ndarray, tracks: Tracks) -> np.ndarray:
+    """P(z | y, all codes) (tracks, classes of z), of ``table`` P(z | y, code) and ``prior`` P(z|y)."""
+    ratio = np.log(table) - np.log(prior)[:, None, :]
+    scores = np.log(prior)[tracks.y] + ratio[tracks.y[:, None], tracks.code].sum(axis=1)
+    return np.asarray(special.softmax(scores, axis=1))
 
 
 def added_up(p: np.ndarray, prior: np.ndarray, tracks: Tracks) -> np.ndarray:
@@ -103,7 +107,7 @@ def histogram_forest(
         pairs = [transitions(tracks, codes=codes) for tracks in (fit, test)]
         common = (pairs[0] > 0).sum(axis=0) >= 2
         views = [np.concatenate([view, pair[:, common]], axis=1) for view, pair in zip(views, pairs, strict=True)]
-    return _forest(views[0], views[1], fit, classes=classes[1], trees=trees, seed=seed)
+    return predicted(forest(views[0], fit.z, trees, seed, jobs=1), views[1], classes[1])
 
 
 def timed_forest(
@@ -111,21 +115,13 @@ def timed_forest(
 ) -> np.ndarray:
     """P(z | y, codes) by a forest on the code at each time of the track, and y."""
     views = [timed(tracks, classes=classes[0], codes=codes).reshape(len(tracks), -1) for tracks in (fit, test)]
-    return _forest(views[0], views[1], fit, classes=classes[1], trees=trees, seed=seed)
+    return predicted(forest(views[0], fit.z, trees, seed, jobs=1), views[1], classes[1])
 
 
 def timed(tracks: Tracks, *, classes: int, codes: int) -> np.ndarray:
     """The code at each time, and y, one-hot: float32 (n, T, codes + classes)."""
     y = np.repeat(np.eye(classes, dtype=np.float32)[tracks.y][:, None], tracks.code.shape[1], axis=1)
     return np.concatenate([np.eye(codes, dtype=np.float32)[tracks.code], y], axis=2)
-
-
-def _forest(fit: np.ndarray, test: np.ndarray, tracks: Tracks, *, classes: int, trees: int, seed: int) -> np.ndarray:
-    """P(z | features) of ``test`` by a forest on the features ``fit`` of ``tracks``."""
-    from sklearn.ensemble import RandomForestClassifier
-
-    model = RandomForestClassifier(trees, min_samples_leaf=2, n_jobs=1, random_state=seed)
-    return predicted(model.fit(fit, tracks.z), test, classes)
 
 
 def histograms(tracks: Tracks, *, classes: int, codes: int) -> np.ndarray:

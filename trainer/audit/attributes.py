@@ -7,7 +7,7 @@ find more than one on the joint class, so it is one of them (``other_attributes`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -81,11 +81,8 @@ def kept(joint: Joint | None, readers: Iterable[Answers], counted: np.ndarray) -
 
     None where y is one attribute.
     """
-    every = list(readers)
-    parts: Iterator[tuple[str, np.ndarray]] = iter(joint or ())
-    return [
-        _right(name, KEPT, [one.about(classes) for one in every], *[counted @ classes] * 2) for name, classes in parts
-    ]
+    every, parts = list(readers), iter(joint or ())
+    return [_right(name, KEPT, [one.about(of) for one in every], *[counted @ of] * 2) for name, of in parts]
 
 
 def _right(name: str, kind: str, tried: Sequence[Answers], theta: np.ndarray, counted: np.ndarray) -> Finding:

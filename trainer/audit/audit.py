@@ -12,7 +12,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks.ahead import ahead, at_most
-from edgeveil.trainer.attacks.findings import Row
+from edgeveil.trainer.attacks.findings import done_by
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.attacks.registry import adversaries, meant_for
 from edgeveil.trainer.audit.document import NOT_COVERED, Making, kept_answers
@@ -109,11 +109,7 @@ def audit(
 
         journal.begins = begin
         tries = replace(tries, journal=journal)
-
-        def done(found: Sequence[Row]) -> None:
-            figures = {"right": found[0].accuracy} if found else {}
-            advance(**figures)
-
+        done = done_by(advance)
         elsewhere = None if there is None else there.rows.outputs
         rows = dataset.slices.rows()
         advance.begin("perturbing")

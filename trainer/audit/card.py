@@ -34,6 +34,10 @@ LOWER_BOUND = (
 SUBSTITUTED = "What is sent are records of other people, put in the place of each reading: substituted."
 COMPILED = "What a board compiles for itself out of an artefact (an engine, a blob) was not audited here."
 COMPILED_ELSEWHERE = "What other boards than those named compile for themselves out of an artefact was not audited."
+ADD_UP = {
+    "frame": "A code of its own leaves with every frame; over many frames",
+    "bout": "A class keeps the code of its first frame for a bout; over many bouts",
+}
 NOT_HERE = ("Boards themselves: timing, power and radio may tell what the frames do not.",)
 # Fields that the card repeats of each audit; those of ``_FURTHER`` are not in every audit.
 _PART = (
@@ -156,16 +160,9 @@ def _warnings(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any
     if manifest.get("capture") is not None and stream_bound.unheld(manifest["stages"], manifest.get("stream")):
         tracks = [one.text for one in findings(audit) if one.more.get("headline")]
         yield " ".join([f"{stream_bound.UNHELD[:1].upper()}{stream_bound.UNHELD[1:]}.", *tracks])
-    if stream.get("hold") == "frame":
-        yield (
-            "A code of its own leaves with every frame; over many frames of one person codes add up, and say who it "
-            f"is. The recipe acknowledges: {stream['acknowledged']}"
-        )
-    if stream.get("hold") == "bout":
-        yield (
-            "A class keeps the code of its first frame for a bout; over many bouts of one person codes add up, and say "
-            f"who it is. The recipe acknowledges: {stream['acknowledged']}"
-        )
+    if stream.get("hold") in ADD_UP:
+        what = ADD_UP[stream["hold"]]
+        yield f"{what} of one person codes add up, and say who it is. The recipe acknowledges: {stream['acknowledged']}"
     for document in documents:
         where = f" on {board_name(document['on_board'])}" if "on_board" in document else ""
         if document is audit or where:

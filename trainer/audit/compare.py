@@ -5,9 +5,10 @@ y is read before and after, and z is attacked before and after, by all families 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from edgeveil.edge_runtime.bundle.audit_figures import CANNOT_TELL, LEAKS
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks.ahead import ahead, at_most
 from edgeveil.trainer.attacks.families.transfer import Transfer
-from edgeveil.trainer.attacks.findings import Journal, Row, Scored
+from edgeveil.trainer.attacks.findings import Done, Journal, Scored, done_by
 from edgeveil.trainer.attacks.parts import Part, parts
 from edgeveil.trainer.attacks.problem import BUDGETS, Budget, Released, blank, units_of
 from edgeveil.trainer.attacks.protocol import Adversary
@@ -33,10 +34,8 @@ from edgeveil.trainer.audit.sections.other_attributes import Label, Labelled, la
 from edgeveil.trainer.audit.verdict import DEFAULT, judge
 from edgeveil.trainer.child_processes import Engine
 from edgeveil.trainer.datasets.base import InputSpec
-from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.measures.attack_metrics import counted_prior
 from edgeveil.trainer.measures.enough import LEARN_ROWS, LEARN_UNITS
-from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
@@ -53,17 +52,99 @@ NOT_COVERED = (
 
 @dataclass(frozen=True)
 class _Asked:
-    """The settings that all questions of one audit share."""
+    """What all questions of one audit share; ``cluster`` (n,) are the units of the rows after, ``names`` those of y and
+    z."""
 
+    pairs: Pairs
+    cluster: np.ndarray | None
     budget: Budget
     seed: int
-    judged: int
+    names: tuple[str, str]
 
-    def pose(self, rows: Released, clean: bool, input_: InputSpec, classes: tuple[int, int]) -> Question:
+    @property
+    def known(self) -> bool:
+        """Whether rows have partners of their shape: then adversaries know the samples behind those they learn on."""
+        pairs = self.pairs
+        return pairs.order != "shuffled" and pairs.before.x.shape[1:] == pairs.after.x.shape[1:]
+
+    def pose(
+        self, rows: Released, input_: InputSpec, classes: tuple[int, int], budget: Budget | None = None
+    ) -> Question:
+        """What is z of the rows, given y?"""
         counted = counted_prior(rows.y, rows.z, classes)
-        bare = blank(input_, counted, counted, rows, self.budget)
-        bare = replace(bare, clean=bare.fit) if clean else bare
-        return question_of_fresh(rows, bare, seed=self.seed, judged=self.judged)
+        bare = blank(input_, counted, counted, rows, budget or self.budget)
+        bare = bare if rows.raw is None else replace(bare, clean=bare.fit)
+        judged = 1 if len(self.pairs.after.y) > ENOUGH_ROWS else FOLDS
+        return question_of_fresh(rows, bare, seed=self.seed, judged=judged)
+
+    def read(
+        self, name: str, rows: Released, input_: InputSpec, classes: tuple[int, int], of: str = SENT
+    ) -> list[Finding]:
+        """How often the best of ``READERS`` reads z of the rows, and one that learned on the samples behind them."""
+        found = attack_all(self.pose(rows, input_, classes), seed=self.seed, families=READERS, curve=False)
+        best, transfer = found.worst_adaptive, (row for row in found.rows if row.kind == "transfer")
+        readings = [(best, best.validation_accuracy), *((row, None) for row in transfer)]
+        measured = partial(Finding.measured, name, null=found.chance.majority, of=of, more={"kind": "reader"})
+        return [
+            measured(row.name, "right", row.right, chosen_by=by, learned_on=row.learned_on, seed=row.seed)
+            for row, by in readings
+        ]
+
+    def findings(
+        self, attackers: tuple[Adversary, ...], done: Done
+    ) -> tuple[list[Finding], dict[str, int], tuple[str, ...]]:
+        """The findings about y and z, how much was tested, and what there is too little of."""
+        (y, z), before, after = self.names, self.pairs.before, self.pairs.after
+        classes = len(before.y_names), len(before.z_names)
+        rows = Released(before.x, before.y, before.z, units(before)[0])
+        of_raw = [
+            *self.read(y, _about_y(rows), spec(before), (1, classes[0]), RAW),
+            *self.read(z, rows, spec(before), classes, RAW),
+        ]
+        done([])
+        done([])
+        classes, input_ = (len(after.y_names), len(after.z_names)), spec(after, [before] if self.known else [])
+        rows = Released(after.x, after.y, after.z, self.cluster, raw=before.x if self.known else None)
+        of_y = self.read(y, _about_y(rows), input_, (1, classes[0]))
+        done([])
+        rows = rows if self.pairs.order == "shuffled" else in_order(rows)
+        question = self.pose(rows, input_, classes)
+        ran = run(question, seed=self.seed, families=attackers, done=done)
+        of_z, most = summed_up(question, ran, seed=self.seed), ran.most_bits
+        apart: tuple[Part, ...] = ()
+        others: list[Finding] = []
+        if most is not None:
+            judged, rng = (most.judged("choose"), most.judged("test")), np.random.default_rng([self.seed, 10])
+            apart = parts(*judged, question.whole.counted, {}, rng=rng)
+            others = self.other_attributes(rows, most, question.whole.counted, input_)
+        test = question.whole.test
+        tested = {"rows": len(test), "units": units_of(test)}
+        return [*of_y, *attacked(of_z, z, apart), *others, *of_raw], tested, of_z.warnings
+
+    def other_attributes(self, rows: Released, of_z: Scored, counted_z: np.ndarray, input_: InputSpec) -> list[Finding]:
+        """What else can be read of the rows after; nothing where no other label is known of them."""
+        after, every = self.pairs.after, np.arange(len(self.pairs.after.y))
+        if not after.known:
+            return []
+
+        def classes(label: Label) -> tuple[int, int]:
+            return len(after.y_names), len(label.names)
+
+        def prior_of(label: Label) -> np.ndarray:
+            return counted_prior(after.y, label.values, classes(label))
+
+        def pose(label: Label, _counted: np.ndarray) -> Question:
+            smaller = other_attributes.quicker(self.budget)
+            return self.pose(replace(rows, z=label.values), input_, classes(label), smaller)
+
+        labels = labels_of(Labelled(after.y, after.z, after.z_names, after.known, {}, learn=every, test=every))
+        found = other_attributes.attack_labels(labels, of_z, counted_z, prior_of, pose, self.budget, self.seed)
+        return other_attributes.findings_of(*found, self.seed)
+
+
+def _about_y(rows: Released) -> Released:
+    """The same rows, whose z is y, with nothing known."""
+    return replace(rows, y=np.zeros(len(rows), np.int64), z=rows.y)
 
 
 def audit_pairs(
@@ -111,13 +192,8 @@ def audit_pairs(
             progress("audit", total=len(attackers) + 3) as advance,
         ):
             journal.begins = advance.begin
-            tries = replace(BUDGETS[budget], journal=journal)
-            settings = _Asked(tries, seed, judged=1 if rows > ENOUGH_ROWS else FOLDS)
-
-            def done(rows_found: Sequence[Row]) -> None:
-                advance(**({"right": rows_found[0].accuracy} if rows_found else {}))
-
-            all_findings, tested, warnings = _measured(pairs, cluster, settings, attackers, done, (target, sensitive))
+            asked = _Asked(pairs, cluster, replace(BUDGETS[budget], journal=journal), seed, (target, sensitive))
+            all_findings, tested, warnings = asked.findings(attackers, done_by(advance))
     document: dict[str, Any] = {
         **making.fields(),
         "data": {
@@ -179,97 +255,3 @@ def _order(pairs: Pairs, seed: int) -> Match:
             "they surely are; or --rows shuffled if after has labels of its own."
         )
     return tested
-
-
-def _measured(
-    pairs: Pairs,
-    cluster: np.ndarray | None,
-    asked: _Asked,
-    attackers: tuple[Adversary, ...],
-    done: Any,
-    names: tuple[str, str],
-) -> tuple[list[Finding], dict[str, int], tuple[str, ...]]:
-    """The findings about y and z of ``names``, how much was tested, and what there is too little of."""
-    before, after = pairs.before, pairs.after
-    # Where rows have partners of the same shape, adversaries know the samples behind the rows that they learn on.
-    known = pairs.order != "shuffled" and before.x.shape[1:] == after.x.shape[1:]
-    raw = before.x if known else None
-    of_raw = _read(before, units(before)[0], asked, names)
-    done([])
-    done([])
-    input_ = spec(after, [before] if known else [])
-    nothing = np.zeros(len(after.y), np.int64)
-    y_rows = Released(after.x, nothing, after.y, cluster, raw=raw)
-    y_question = asked.pose(y_rows, known, input_, (1, len(after.y_names)))
-    of_y = attack_all(y_question, seed=asked.seed, families=READERS, curve=False)
-    done([])
-    z_rows = Released(after.x, after.y, after.z, cluster, raw=raw)
-    z_rows = z_rows if pairs.order == "shuffled" else in_order(z_rows)
-    z_question = asked.pose(z_rows, known, input_, (len(after.y_names), len(after.z_names)))
-    ran = run(z_question, seed=asked.seed, families=attackers, done=done)
-    of_z = summed_up(z_question, ran, seed=asked.seed)
-    apart: tuple[Part, ...] = ()
-    if ran.most_bits is not None:
-        judged = ran.most_bits.judged("choose"), ran.most_bits.judged("test")
-        apart = parts(*judged, z_question.whole.counted, {}, rng=np.random.default_rng([asked.seed, 10]))
-    transfer = [row for row in of_y.rows if row.kind == "transfer"]
-    all_findings = [
-        *(_reader(names[0], row, of_y.chance.majority) for row in (of_y.worst_adaptive, *transfer)),
-        *attacked(of_z, names[1], apart),
-        *_other_attributes(pairs, z_rows, asked, ran.most_bits, z_question.whole.counted, known, input_),
-        *of_raw,
-    ]
-    test = z_question.whole.test
-    return all_findings, {"rows": len(test), "units": units_of(test)}, of_z.warnings
-
-
-def _other_attributes(
-    pairs: Pairs,
-    z_rows: Released,
-    asked: _Asked,
-    of_z: Scored | None,
-    counted_z: np.ndarray,
-    clean: bool,
-    input_: InputSpec,
-) -> list[Finding]:
-    """What else can be read of the rows after; nothing where no other label is known of them."""
-    after = pairs.after
-    if of_z is None or not after.known:
-        return []
-    every = np.arange(len(after.y))
-    rows = Labelled(after.y, after.z, after.z_names, after.known, {}, learn=every, test=every)
-    smaller = replace(asked, budget=other_attributes.quicker(asked.budget))
-
-    def classes(label: Label) -> tuple[int, int]:
-        return len(after.y_names), len(label.names)
-
-    def prior_of(label: Label) -> np.ndarray:
-        return counted_prior(after.y, label.values, classes(label))
-
-    def pose(label: Label, _counted: np.ndarray) -> Question:
-        return smaller.pose(replace(z_rows, z=label.values), clean, input_, classes(label))
-
-    labels = labels_of(rows)
-    attacked = other_attributes.attack_labels(labels, of_z, counted_z, prior_of, pose, asked.budget, asked.seed)
-    return other_attributes.findings_of(*attacked, asked.seed)
-
-
-def _read(before: Readings, cluster: np.ndarray | None, asked: _Asked, names: tuple[str, str]) -> list[Finding]:
-    """How well y and z are read of samples that nothing was done to."""
-
-    def best(name: str, y: np.ndarray, z: np.ndarray, classes: tuple[int, int]) -> Finding:
-        question = asked.pose(Released(before.x, y, z, cluster), False, spec(before), classes)
-        attack_findings = attack_all(question, seed=asked.seed, families=READERS, curve=False)
-        return _reader(name, attack_findings.worst_adaptive, attack_findings.chance.majority, of=RAW)
-
-    nothing = np.zeros(len(before.y), np.int64)
-    counts = len(before.y_names), len(before.z_names)
-    return [best(names[0], nothing, before.y, (1, counts[0])), best(names[1], before.y, before.z, counts)]
-
-
-def _reader(question: str, row: Row, chance: float, *, of: str = SENT) -> Finding:
-    """A row of the attacks as what a reader reads."""
-    value = Interval(row.accuracy, row.low, row.high)
-    facts: dict[str, Any] = {"learned_on": row.learned_on, "seed": row.seed, "of": of, "more": {"kind": "reader"}}
-    chosen_by = None if row.kind == "transfer" else row.validation_accuracy
-    return Finding.measured(question, row.name, "right", value, null=chance, chosen_by=chosen_by, **facts)

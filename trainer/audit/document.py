@@ -20,6 +20,7 @@ from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.util.atomic import file_place, write_atomic
 from edgeveil.edge_runtime.util.validate import counted
+from edgeveil.trainer.attacks.exposure import NOTHING, Rate
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.findings import Findings, Journal, Row, Scored
 from edgeveil.trainer.attacks.parts import Part
@@ -68,74 +69,58 @@ class Audited:
 
 def attacked(found: Findings, z: str, parts: Sequence[Part] = (), *, of: str = SENT) -> list[Finding]:
     """What was found about ``z``: chance, attacks, what did not run, tests, parts of the rows and the curve."""
-    new_finding = partial(Finding, z, of=of)
+    new, measured = partial(Finding, z, of=of), partial(Finding.measured, z, of=of)
     adaptive = any(row.kind == "adaptive" for row in found.rows)
     best, most = (found.worst_adaptive, found.most_bits) if adaptive else (None, None)
-    rows = [new_finding(name, "right", value, more={"kind": "guess"}) for name, value in found.chance._asdict().items()]
+    rows = [new(name, "right", value, more={"kind": "guess"}) for name, value in found.chance._asdict().items()]
     for row in found.rows:
-        chosen = {"right": row is best, "bits-counted": row is most}
-        rows += _attack(row, z, max(found.chance), chosen, of)
-    rows += [new_finding(left.name, not_run=left.reason, more={"kind": left.kind}) for left in found.not_run]
+        rows += _attack(row, z, max(found.chance), {"right": row is best, "bits-counted": row is most}, of)
+    rows += [new(left.name, not_run=left.reason, more={"kind": left.kind}) for left in found.not_run]
     about: dict[str, Any] = {} if most is None else {"learned_on": most.learned_on, "seed": most.seed}
     name = "" if most is None else most.name
     for kind, test in (("test", found.permutation), ("counting", found.counting)):
         if test is not None:
             who, how = (name, about) if kind == "test" else (CodeCounts.name, {"learned_on": "crossed"})
             more = {"kind": kind, "null_high": test.null_high, "shuffles": test.shuffles, "swapped": test.swapped}
-            rows.append(Finding(z, who, "gain", test.gain, of=of, p=test.p, more=more, **how))
+            rows.append(new(who, "gain", test.gain, p=test.p, more=more, **how))
     for part in parts:
-        facts = {"rows": part.rows, "of": of, **about}
+        facts: dict[str, Any] = {"rows": part.rows, **about}
         facts["more"] = {"kind": "part", "about": part.name, "cut": part.kind, "units": part.units}
         if not math.isnan(part.right.estimate):
-            rows.append(Finding.measured(z, name, "right", part.right, null=part.chance, **facts))
+            rows.append(measured(name, "right", part.right, null=part.chance, **facts))
         if math.isnan(part.bits.estimate):
-            rows.append(Finding(z, name, not_run=f"{part.rows} rows are too few for a figure", **facts))
+            rows.append(new(name, not_run=f"{part.rows} rows are too few for a figure", **facts))
         else:
-            rows.append(Finding.measured(z, name, "bits-counted", part.bits, null=0.0, p=part.p, **facts))
-    if found.curve is not None:
-        curve = found.curve
-        for point in curve.points:
-            more = {"kind": "curve", "about": f"{point.rows} rows", "train_samples": point.rows}
-            value = Interval(*point[1:])
-            rows.append(Finding.measured(z, curve.name, "right", value, of=of, seed=curve.seed, more=more))
-        gain = Interval(curve.gain, curve.gain_low, curve.gain_high)
+            rows.append(measured(name, "bits-counted", part.bits, null=0.0, p=part.p, **facts))
+    if (curve := found.curve) is not None:
+        for samples, right in curve.points:
+            more = {"kind": "curve", "about": f"{samples} rows", "train_samples": samples}
+            rows.append(measured(curve.name, "right", right, seed=curve.seed, more=more))
         more = {"kind": "curve", "rising": curve.rising}
-        rows.append(Finding.measured(z, curve.name, "difference", gain, of=of, seed=curve.seed, more=more))
+        rows.append(measured(curve.name, "difference", curve.gain, seed=curve.seed, more=more))
     return rows
 
 
-# Of a row: its figure, the field with its value (and, with _low and _high, its ends), and what y alone reaches.
-_FIGURES: tuple[tuple[str, str, float | str | None], ...] = (
-    ("auc", "auc", 0.5),
-    ("bits", "bits", 0.0),
-    ("bits-counted", "bits_counted", 0.0),
-    ("balanced", "balanced", "balanced_chance"),
-    ("recognised", "tpr", 0.01),
-    ("worst-class", "worst_class", "worst_class_chance"),
-)
-
-
 def _attack(row: Row, z: str, guess: float, chosen: Mapping[str, bool], of: str) -> Iterator[Finding]:
-    """A row of the attacks, one finding for each of its figures."""
-    facts: dict[str, Any] = {"learned_on": row.learned_on, "seed": row.seed, "of": of}
+    """A row of the attacks, one finding for each of its figures, next to what y alone reaches."""
+    measured = partial(Finding.measured, z, row.name, learned_on=row.learned_on, seed=row.seed, of=of)
     about: dict[str, Any] = {"kind": row.kind, "train_samples": row.train_samples, "seconds": row.seconds}
     about |= {"members": row.members} if row.members else {}
     about |= {"chosen": True} if chosen["right"] else {}
-    right = Interval(row.accuracy, row.low, row.high)
-    facts["null"], facts["chosen_by"] = guess, row.validation_accuracy
-    yield Finding.measured(z, row.name, "right", right, more=about, **facts)
-    for figure, name, base in _FIGURES:
-        value = getattr(row, name)
-        null = getattr(row, base) if isinstance(base, str) else base
-        rows, p = {"tpr": (row.tpr_rows, row.tpr_p), "worst_class": (row.worst_class_rows, None)}.get(name, (0, None))
-        if math.isnan(value) and not rows:
-            continue
-        facts["null"], facts["rows"] = None if null is None or math.isnan(null) else null, rows
-        facts["chosen_by"] = row.validation_bits if figure == "bits-counted" else None
-        facts["p"] = None if p is None or math.isnan(p) else p
-        more = {"kind": row.kind, **({"chosen": True} if chosen.get(figure) else {})}
-        ends = (getattr(row, f"{name}_low", math.nan), getattr(row, f"{name}_high", math.nan))
-        yield Finding.measured(z, row.name, figure, Interval(value, *ends), more=more, **facts)
+    yield measured("right", row.right, null=guess, chosen_by=row.validation_accuracy, more=about)
+    for figure, rate in (
+        ("auc", Rate(NOTHING._replace(estimate=row.auc), 0, 0.5)),
+        ("bits", Rate(row.bits, 0, 0.0)),
+        ("bits-counted", Rate(row.bits_counted, 0, 0.0)),
+        ("balanced", row.balanced),
+        ("recognised", row.recognised),
+        ("worst-class", row.worst_class),
+    ):
+        if not (math.isnan(rate.rate.estimate) and not rate.rows):
+            null, p = (None if math.isnan(one) else one for one in (rate.chance, rate.p))
+            more = {"kind": row.kind, **({"chosen": True} if chosen.get(figure) else {})}
+            by = row.validation_bits if figure == "bits-counted" else None
+            yield measured(figure, rate.rate, null=null, rows=rate.rows, p=p, chosen_by=by, more=more)
 
 
 def measured(one: Finding) -> Interval:

@@ -91,12 +91,6 @@ class Finding:
         """What distinguishes findings of one kind and name."""
         return str(self.more.get("about", ""))
 
-    @property
-    def over_null(self) -> float | None:
-        """How far the upper end is above the null, None where either is not known."""
-        high = self.interval[1]
-        return None if high is None or self.null is None else high - self.null
-
     def shown(self) -> str:
         """The figure with its interval, as text; a dash where it was not measured."""
         form = FIGURES[self.figure].form if self.figure else ""

@@ -66,18 +66,15 @@ def examine(
     most = ran.most_bits
     apart: tuple[Part, ...] = ()
     if most is not None and most.test.row is not None:
-        read = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1)
+        # y as D_y reads it from what left
+        read, of_choose = (
+            logits(classifiers["target"], dataset.unit(x)).argmax(axis=1) for x in (test.x, most.choose.x)
+        )
         of_row = np.empty(len(dataset.y), np.int64)
         of_row[dataset.slices.test] = read
-        of_choose = logits(classifiers["target"], dataset.unit(most.choose.x)).argmax(axis=1)
-        apart = parts(
-            most.judged("choose"),
-            most.judged("test"),
-            question.whole.counted,
-            _attributes(dataset, most.test.row),
-            label=Labels(of_choose, of_row[most.test.row]),
-            rng=np.random.default_rng([seed, 10]),
-        )
+        judged, rng = (most.judged("choose"), most.judged("test")), np.random.default_rng([seed, 10])
+        label, known = Labels(of_choose, of_row[most.test.row]), _attributes(dataset, most.test.row)
+        apart = parts(*judged, question.whole.counted, known, label=label, rng=rng)
     of_y = readers.read(dataset, released, labels or {}, classifiers["target"], budget, seed)
     return Audited(measured(of_y[0]), of_z, most, apart, of_y, ran.kept)
 
@@ -94,14 +91,12 @@ def _attributes(dataset: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def raw_rates(dataset: Dataset, classifiers: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Accuracy of D_y and of D_z (given y) on raw test samples: what there is to keep, and to hide."""
+    """How often D_y and D_z (given y) read raw test samples right: what there is to keep, and to hide."""
     test = dataset.part("test")
-    target = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1) == test.y
-    answers = masked(logits(classifiers["sensitive"], dataset.unit(test.x)), dataset.theta[test.y])
-    return {
-        "target": interval(intervals.rate(target, test.cluster)),
-        "sensitive": interval(intervals.rate(answers.argmax(axis=1) == test.z, test.cluster)),
-    }
+    target = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1)
+    sensitive = masked(logits(classifiers["sensitive"], dataset.unit(test.x)), dataset.theta[test.y]).argmax(axis=1)
+    answers = {"target": target == test.y, "sensitive": sensitive == test.z}
+    return {name: interval(intervals.rate(right, test.cluster)) for name, right in answers.items()}
 
 
 # Label-only of a run, the floor next to which a perturber stands: the same whatever artefact is audited.
@@ -139,10 +134,10 @@ class Floor:
         """The findings about label-only as JSON, from ``folder`` if they are there; ``begins`` gets what runs."""
         with contextlib.suppress(OSError, ValueError):
             return json.loads(self._path.read_text())
-        measured = self._measured(begins)
+        measured = json.dumps(self._measured(begins))
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(self._path, json.dumps(measured).encode())
-        return json.loads(json.dumps(measured))
+        write_atomic(self._path, measured.encode())
+        return json.loads(measured)
 
     def begun(self, run: Run, ahead: Ahead | None) -> Callable[[], None]:
         """Begin to measure it in another process, where there are any; return what waits for its end.
@@ -176,11 +171,12 @@ class Floor:
             sent = perturb_with(fitted, dataset, dataset.slices.rows())
             request = retained.Asked(dataset, self.target, self.named, self.budget.name, self.seed)
             useful = retained.label_only(request, sent.released.x, sent.outputs["label"])
-            about = dataset, sent.released, self.classifiers, fewer, self.seed
-            audited = examine(*about, families=families, labels=sent.labels)
-            what = other_attributes.section(
-                dataset, sent.released, fewer, self.seed, of_z=audited.attacks, of=LABEL_ONLY
+            released = sent.released
+            audited = examine(
+                dataset, released, self.classifiers, fewer, self.seed, families=families, labels=sent.labels
             )
+            of_z = audited.attacks
+            what = other_attributes.section(dataset, released, fewer, self.seed, of_z=of_z, of=LABEL_ONLY)
             raw_rates(dataset, self.classifiers)  # the audit will ask for them
             self.folder.mkdir(parents=True, exist_ok=True)
             keep_answers(self.folder, *self.classifiers.values())
@@ -199,9 +195,8 @@ class Floor:
         code += b"".join(family.name.encode() + code_of_family(family) for family in adversaries())  # plugins too
         arrays = [np.frombuffer(repr(told).encode() + code, np.uint8), of.x, of.y, of.z, of.theta, of.cluster]
         arrays += [slices.classifiers, slices.perturber, slices.test, slices.attack]
-        arrays += [of.attributes[name] for name in sorted(of.attributes)] + [
-            known.values for known in of.known.values()
-        ]
+        arrays += [of.attributes[name] for name in sorted(of.attributes)]
+        arrays += [known.values for known in of.known.values()]
         weights = [one for model in self.classifiers.values() for one in model.get_weights()]
         return self.folder / f"floor-{digest(*arrays, *weights).hex()[:32]}.json"
 

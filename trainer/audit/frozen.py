@@ -147,10 +147,7 @@ def write_frozen(opened: Opened, out: Path) -> Path:
         "theta": dataset.theta,
         "about": np.array(json.dumps(about, sort_keys=True)),
     }
-    if left.also is not None:
-        arrays["beside"] = left.also
-    if left.cluster is not None:
-        arrays["unit"] = left.cluster
+    arrays |= {name: one for name, one in (("beside", left.also), ("unit", left.cluster)) if one is not None}
     try:
         with atomic_path(str(out)) as temporary, Path(temporary).open("wb") as file:
             np.savez_compressed(file, **cast(Any, arrays))
@@ -199,16 +196,10 @@ def audit_on_board(
         opened.subject.sha256()
     test = opened.run.sample().part("test")
     pieces_folder = own_folder(opened.run.folder) / "on-board"
-    rows = perturb_on_board(
-        board,
-        read_file(str(bundle)),
-        test.x,
-        artefact=artefact,
-        device=device,
-        further=[*further_outputs(opened.subject), *draws(opened.subject.manifest)],
-        kept=pieces_folder,
-        progress=lambda pieces: progress(f"{len(test):,} rows on {board.transport.name}", total=pieces),
-    )
+    further = [*further_outputs(opened.subject), *draws(opened.subject.manifest)]
+    how: dict[str, Any] = {"artefact": artefact, "device": device, "further": further, "kept": pieces_folder}
+    how["progress"] = lambda pieces: progress(f"{len(test):,} rows on {board.transport.name}", total=pieces)
+    rows = perturb_on_board(board, read_file(str(bundle)), test.x, **how)
     on_board = OnBoard(rows, rows.ran["manifest_sha256"])
     document = audit(bundle, run=run, trust=trust, artefact=rows.artefact, there=on_board, **settings)
     shutil.rmtree(pieces_folder, ignore_errors=True)

@@ -256,10 +256,11 @@ def _folders(before: Path, after: Path, labels: Path | None, order: Order) -> Pa
     first, second = _names(before), _names(after)
     if order == "shuffled":
         (x, notes_before), (x_after, said_after) = pictures(first), pictures(second)
-        raw = _of_classes(x, before, list(first))
-        return Pairs(
-            raw, _same_classes(_of_classes(x_after, after, list(second)), raw), order, (*notes_before, *said_after)
+        raw, sent = (
+            labelled_arrays(one, _classes(folder, list(names)), folder)
+            for one, folder, names in ((x, before, first), (x_after, after, second))
         )
+        return Pairs(raw, _same_classes(sent, raw), order, (*notes_before, *said_after))
     notes = []
     if set(first) != set(second):
         if len(first) != len(second):
@@ -284,12 +285,8 @@ def _folders(before: Path, after: Path, labels: Path | None, order: Order) -> Pa
     (x, notes_before), (x_after, said_after) = (
         pictures({names[i]: files[names[i]] for i in rows}) for files in (first, second)
     )
-    return paired(
-        labelled_arrays(x, arrays, labels or before),
-        x_after,
-        order=order,
-        notes=[*notes, *dict.fromkeys([*notes_before, *said_after])],
-    )
+    notes += dict.fromkeys([*notes_before, *said_after])
+    return paired(labelled_arrays(x, arrays, labels or before), x_after, order=order, notes=notes)
 
 
 def _names(folder: Path) -> dict[str, Path]:
@@ -327,7 +324,7 @@ def _classes(folder: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
             f"{folder}: pictures in folders Y/Z/NAME were expected (Y the class to keep, Z the one to hide), or a file "
             "of labels: --labels labels.csv with the columns file, y, z and, if known, subject and session."
         )
-    return {"y": np.array([part[0] for part in parts]), "z": np.array([part[1] for part in parts])}
+    return {name: np.array([part[place] for part in parts]) for place, name in enumerate(("y", "z"))}
 
 
 def _of_classes(x: np.ndarray, folder: Path, names: Sequence[str]) -> Readings:

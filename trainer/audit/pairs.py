@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -50,18 +50,9 @@ def paired(before: Readings, x: np.ndarray, *, order: Order = "test", notes: Seq
 
 def some(readings: Readings, rows: np.ndarray) -> Readings:
     """Some rows of samples, with their labels."""
-    return replace(
-        readings,
-        x=readings.x[rows],
-        y=readings.y[rows],
-        z=readings.z[rows],
-        subject=taken(readings.subject, rows),
-        session=taken(readings.session, rows),
-        attributes={},
-        known={name: replace(one, values=one.values[rows]) for name, one in readings.known.items()},
-        labels=None,
-        consent=None,
-    )
+    arrays = {name: taken(getattr(readings, name), rows) for name in ("x", "y", "z", "subject", "session")}
+    known = {name: replace(one, values=one.values[rows]) for name, one in readings.known.items()}
+    return replace(readings, **arrays, known=known, attributes={}, labels=None, consent=None)
 
 
 def without_rare(pairs: Pairs) -> Pairs:
@@ -127,15 +118,11 @@ def units(readings: Readings) -> tuple[np.ndarray | None, str | None]:
 
 def _renumbered(readings: Readings) -> Readings:
     """Class numbers without gaps."""
-    y_there, y = np.unique(readings.y, return_inverse=True)
-    z_there, z = np.unique(readings.z, return_inverse=True)
-    return replace(
-        readings,
-        y=y.reshape(-1),
-        z=z.reshape(-1),
-        y_names=tuple(readings.y_names[i] for i in y_there),
-        z_names=tuple(readings.z_names[i] for i in z_there),
-    )
+    numbers: dict[str, Any] = {}
+    for name, names in (("y", readings.y_names), ("z", readings.z_names)):
+        present, place = np.unique(getattr(readings, name), return_inverse=True)
+        numbers |= {name: place.reshape(-1), f"{name}_names": tuple(names[i] for i in present)}
+    return replace(readings, **numbers)
 
 
 def _check_classes(readings: Readings, where: str) -> None:
@@ -179,19 +166,22 @@ def match(before: np.ndarray, after: np.ndarray, *, seed: int) -> Match:
     a, b = (x[rows].reshape(len(rows), -1).astype(np.float64) for x in (before, after))
     if not b.std(axis=0).any():
         return Match(None, None, "All rows after are the same, so their order cannot be tested.")
-    p_values = [_p(_centred_distances(a), _centred_distances(b), rng)]
+    d_a, d_b = _centred_distances(a), _centred_distances(b)
+    observed = float((d_a * d_b).sum())
+    p_values = [
+        _p(observed - 1e-9 * abs(observed), lambda order: (d_a * d_b[np.ix_(order, order)]).sum(), len(d_b), rng)
+    ]
     if before.shape[1:] == after.shape[1:]:
-        p_values.append(_p_of_products(_standard(a) @ _standard(b).T, rng))
+        products = _standard(a) @ _standard(b).T
+        own = np.arange(len(products))
+        p_values.append(_p(np.trace(products) - 1e-9, lambda order: products[own, order].sum(), len(own), rng))
     p = min(1.0, len(p_values) * min(p_values))
     what = f"row i after depends on row i before (p {'<=' if p <= 2 / SHUFFLES else '='} {p:.3g}"
     if p <= LEVEL:
         return Match(p, True, f"Rows seem to be matched: {what}, {len(rows):,} rows, permutation test).")
-    return Match(
-        p,
-        False,
-        f"Rows seem not to be matched: row i after does not depend on row i before (p = {p:.3g}, {len(rows):,} rows, "
-        "permutation test). They are in another order, or the mechanism leaves nothing of a sample.",
-    )
+    why = "permutation test). They are in another order, or the mechanism leaves nothing of a sample."
+    what = f"row i after does not depend on row i before (p = {p:.3g}, {len(rows):,} rows, {why}"
+    return Match(p, False, f"Rows seem not to be matched: {what}")
 
 
 def _standard(x: np.ndarray) -> np.ndarray:
@@ -199,11 +189,10 @@ def _standard(x: np.ndarray) -> np.ndarray:
     return (x - x.mean(axis=0)) / np.where(spread > 1e-9, spread, np.inf)
 
 
-def _p_of_products(products: np.ndarray, rng: np.random.Generator) -> float:
-    """Of the trace of ``products`` (n, n) against its columns in random orders."""
-    rows = np.arange(len(products))
-    null = np.array([products[rows, rng.permutation(len(rows))].sum() for _ in range(SHUFFLES)])
-    return float((1 + (null >= np.trace(products) - 1e-9).sum()) / (1 + SHUFFLES))
+def _p(least: float, statistic: Callable[[np.ndarray], float], n: int, rng: np.random.Generator) -> float:
+    """How seldom a ``statistic`` of random orders of n rows is at ``least`` that high."""
+    null = np.array([float(statistic(rng.permutation(n))) for _ in range(SHUFFLES)])
+    return float((1 + (null >= least).sum()) / (1 + SHUFFLES))
 
 
 def _centred_distances(x: np.ndarray) -> np.ndarray:
@@ -213,16 +202,7 @@ def _centred_distances(x: np.ndarray) -> np.ndarray:
     return d - d.mean(axis=0) - d.mean(axis=1, keepdims=True) + d.mean()
 
 
-def _p(a: np.ndarray, b: np.ndarray, rng: np.random.Generator) -> float:
-    """Of the distance covariance of doubly centred distances (n, n)."""
-    observed, null = float((a * b).sum()), []
-    for _ in range(SHUFFLES):
-        order = rng.permutation(len(b))
-        null.append(float((a * b[np.ix_(order, order)]).sum()))
-    return float((1 + (np.array(null) >= observed - 1e-9 * abs(observed)).sum()) / (1 + SHUFFLES))
-
-
-def offset(before: np.ndarray, after: np.ndarray, *, most: int = MOST_OFFSET) -> int:
+def offset(before: np.ndarray, after: np.ndarray) -> int:
     """How many frames after its place in ``before`` a frame of the other film comes; 0 where no offset stands out.
 
     Both are (frames, ...) in order, of one shape. Estimated in each third of the film by correlation of frames whose
@@ -233,7 +213,7 @@ def offset(before: np.ndarray, after: np.ndarray, *, most: int = MOST_OFFSET) ->
     offsets = [
         one
         for start, stop in zip(bounds, bounds[1:], strict=False)
-        if (one := _offset(before, after, start, stop, most)) is not None
+        if (one := _offset(before, after, start, stop)) is not None
     ]
     if len(set(offsets)) > 1:
         raise BadInput(
@@ -243,9 +223,9 @@ def offset(before: np.ndarray, after: np.ndarray, *, most: int = MOST_OFFSET) ->
     return offsets[0] if offsets else 0
 
 
-def _offset(before: np.ndarray, after: np.ndarray, start: int, stop: int, most: int) -> int | None:
+def _offset(before: np.ndarray, after: np.ndarray, start: int, stop: int) -> int | None:
     """The offset in frames [start, stop), None where none stands out."""
-    most = min(most, (stop - start) // 4)
+    most = min(MOST_OFFSET, (stop - start) // 4)
     if most < 1:
         return None
     a, b = (_frames(x) for x in (before, after))

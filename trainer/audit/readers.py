@@ -64,25 +64,26 @@ def read(
         return Finding.measured(Y, name, "right", right, null=chance, rows=len(whole.test), **about)
 
     chance = accuracy(whole.counted[whole.test.y], whole.test.z)
-    parts = whole.choose, whole.test
-    readings = {WHAT_IS_SENT.format(name): [label[place[part.row]] for part in parts] for name, label in labels.items()}
-    readings[FIXED] = [logits(target, dataset.unit(part.x)).argmax(axis=1) for part in parts]
+    rows = {"choose": whole.choose, "test": whole.test}
+    readings = {
+        WHAT_IS_SENT.format(name): {part: label[place[of.row]] for part, of in rows.items()}
+        for name, label in labels.items()
+    }
+    readings[FIXED] = {part: logits(target, dataset.unit(of.x)).argmax(axis=1) for part, of in rows.items()}
     readers, answers, classes = [], [], np.arange(len(dataset.y_names))
-    for name, (choose, test) in readings.items():
-        right = intervals.rate(test == whole.test.z, whole.test.cluster)
-        rows = {"choose": whole.choose, "test": whole.test}
-        p = {part: (read[:, None] == classes).astype(float) for part, read in (("choose", choose), ("test", test))}
-        answers.append(Answers(name, "clean" if name == FIXED else "", seed, rows, p))
-        readers.append(finding(name, right, float(np.mean(choose == whole.choose.z)), "clean" if name == FIXED else ""))
+    for name, read in readings.items():
+        learned_on = "clean" if name == FIXED else ""
+        p = {part: (one[:, None] == classes).astype(float) for part, one in read.items()}
+        answers.append(Answers(name, learned_on, seed, rows, p))
+        right = intervals.rate(read["test"] == whole.test.z, whole.test.cluster)
+        readers.append(finding(name, right, float(np.mean(read["choose"] == whole.choose.z)), learned_on))
     families: tuple[Adversary, ...] = (CodeCounts(),) if whole.few_values else READERS
     if not budget.every_family:
         nearly_all = 1 - cast(float, best(readers).chosen_by) < FEWEST_WRONG
         families = () if nearly_all else families if whole.few_values else CHEAP
     for one in run(question, seed=seed, families=families).kept if families else ():
-        row = one.row
         answers.append(Answers.of_attack(one))
-        right = Interval(row.accuracy, row.low, row.high)
-        readers.append(finding(row.name, right, row.validation_accuracy, row.learned_on))
+        readers.append(finding(one.row.name, one.row.right, one.row.validation_accuracy, one.row.learned_on))
     chosen = best(readers)
     of_attributes = kept(dataset.joint.get("y"), answers, whole.counted)
     return [chosen, *(one for one in readers if one is not chosen), *of_attributes]

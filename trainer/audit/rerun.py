@@ -88,17 +88,8 @@ def rerun(
         )
     tried = next((one.more["tried"] for one in findings(recorded) if "tried" in one.more), None)
     with tempfile.TemporaryDirectory() as cache:
-        again = audit(
-            path,
-            run=run,
-            trust=trust,
-            artefact=recorded["artefact"],
-            budget=recorded["budget"],
-            seed=seed,
-            tried=tried,
-            cache=Path(cache),
-            **work,
-        )
+        settings = {"artefact": recorded["artefact"], "budget": recorded["budget"], "tried": tried, **work}
+        again = audit(path, run=run, trust=trust, seed=seed, cache=Path(cache), **settings)
     return compare(recorded, again, name=card["name"], manifest_sha256=bundle.manifest_sha256)
 
 
@@ -107,9 +98,9 @@ def compare(
 ) -> dict[str, Any]:
     """The document: an artefact's part of a card next to the ``audit`` document of its rerun."""
     figures = list(_figures(recorded, again))
-    before = recorded.get("verdict")
-    verdict: dict[str, Any] = {"recorded": "none" if before is None else before["word"]}
-    verdict |= {"rerun": again["verdict"]["word"], "reasons": list(again["verdict"]["reasons"])}
+    before, judged = recorded.get("verdict"), again["verdict"]
+    verdict: dict[str, Any] = {"recorded": "none" if before is None else before["word"], "rerun": judged["word"]}
+    verdict["reasons"] = list(judged["reasons"])
     verdict["reproduces"] = None if before is None else verdict["recorded"] == verdict["rerun"]
     return {
         "schema": SCHEMA,
@@ -204,19 +195,15 @@ def _figure(name: str, unit: str, recorded: Ends | None, again: Ends | None) -> 
     if recorded is None or again is None:
         return {**comparison, "difference": None, "allowed": None, "reproduces": False}
     difference = again["estimate"] - recorded["estimate"]
+    comparison["difference"] = round(difference, 6)
     facing, opposite = ("high", "low") if difference >= 0 else ("low", "high")
     if again["low"] is None or again["high"] is None:
-        return {**comparison, "difference": round(difference, 6), "allowed": None, "reproduces": None}
+        return {**comparison, "allowed": None, "reproduces": None}
     # Both are of the same rows: a recorded interval that is much wider would excuse any figure.
     most = again["high"] - again["low"]
     half = most if recorded[facing] is None else min(most, abs(recorded[facing] - recorded["estimate"]))
     allowed = math.hypot(half, again["estimate"] - again[opposite])
-    return {
-        **comparison,
-        "difference": round(difference, 6),
-        "allowed": round(allowed, 6),
-        "reproduces": abs(difference) <= allowed + ROUNDED,
-    }
+    return {**comparison, "allowed": round(allowed, 6), "reproduces": abs(difference) <= allowed + ROUNDED}
 
 
 def _ends(one: Finding) -> Ends:
@@ -226,11 +213,11 @@ def _ends(one: Finding) -> Ends:
 
 def _bound(part: Mapping[str, Any], law: str, figure: str) -> Ends | None:
     """A bound, as wide on both sides as it is away from its estimate; None where there is none."""
-    one = next((one for one in findings(part, SENT) if one.bound and (one.name, one.figure) == (law, figure)), None)
-    if one is None or one.value is None:
-        return None
-    least = one.value if one.interval[0] is None else one.interval[0]
-    return {"estimate": one.value, "low": least, "high": round(2 * one.value - least, 6)}
+    for one in findings(part, SENT):
+        if one.bound and (one.name, one.figure) == (law, figure) and one.value is not None:
+            least = one.value if one.interval[0] is None else one.interval[0]
+            return {"estimate": one.value, "low": least, "high": round(2 * one.value - least, 6)}
+    return None
 
 
 _SAID = {True: "reproduces", False: "DOES NOT REPRODUCE", None: "cannot be compared"}
@@ -281,15 +268,8 @@ def audit_on_simulator(
     if folder.audit is None:
         raise BadInput(f"{folder.folder} was not audited yet: run edgeveil audit {folder.folder} first.")
     alike = folder.audit["budget"] == budget and folder.audit["seed"] == seed
-    return audit(
-        folder.folder,
-        artefact=artefact,
-        budget=budget,
-        seed=seed,
-        label_only=about_label_only(folder.audit) if alike else None,
-        there=simulated(folder, python, artefact),
-        **settings,
-    )
+    settings |= {"artefact": artefact, "budget": budget, "seed": seed, "there": simulated(folder, python, artefact)}
+    return audit(folder.folder, label_only=about_label_only(folder.audit) if alike else None, **settings)
 
 
 def simulated(folder: ExportFolder, python: Path, artefact: str) -> OnBoard:

@@ -32,7 +32,6 @@ from edgeveil.trainer.runs.run import Run
 
 # The dataflow of a pipeline: where all outputs depend on one code, a bottleneck, that code can be counted.
 
-
 SENT, RELEASED = "sent", "released"  # names of the two further outputs that an audit reads; they never leave a board
 
 
@@ -238,8 +237,7 @@ def perturb_rows(
     outputs, backends = run_artefact(further, dataset.x[rows], cache or own_folder(run.folder))
     if elsewhere is not None:
         outputs = {name: _replace_end(value, elsewhere[name]) for name, value in outputs.items()}
-    declared, values = as_received(subject, outputs)
-    return _perturbed(declared, values, outputs, code_bottleneck, tables, dataset, rows, backends)
+    return _perturbed(subject.manifest, tables, outputs, code_bottleneck, dataset, rows, backends)
 
 
 def perturb_with(fitted: FittedPerturber, dataset: Dataset, rows: np.ndarray) -> Perturbed:
@@ -248,20 +246,19 @@ def perturb_with(fitted: FittedPerturber, dataset: Dataset, rows: np.ndarray) ->
     code_bottleneck = bottleneck(manifest, tables)
     pipeline = Pipeline(parse(_further(manifest, code_bottleneck)), tables=tables, runners=fitted.runners())
     outputs = in_chunks(pipeline.run, dataset.x[rows])
-    declared, values = received.as_received(manifest["outputs"], manifest["input"], tables, outputs)
-    return _perturbed(declared, values, outputs, code_bottleneck, tables, dataset, rows, {})
+    return _perturbed(manifest, tables, outputs, code_bottleneck, dataset, rows, {})
 
 
 def _perturbed(
-    declared: Sequence[Mapping[str, Any]],
-    values: Mapping[str, np.ndarray],
+    manifest: Mapping[str, Any],
+    tables: Mapping[str, np.ndarray],
     outputs: Mapping[str, np.ndarray],
     found: Bottleneck | str,
-    tables: Mapping[str, np.ndarray],
     dataset: Dataset,
     rows: np.ndarray,
     backends: Mapping[str, Any],
 ) -> Perturbed:
+    declared, values = received.as_received(manifest["outputs"], manifest["input"], tables, outputs)
     table = None
     if isinstance(found, Bottleneck) and found.table is not None:
         table = tables[found.table][: found.rows]  # without the row of tracks that have not voted
@@ -305,14 +302,7 @@ def _looked_up(frame: np.ndarray, code: np.ndarray) -> np.ndarray:
 
 def further_outputs(subject: Subject) -> list[dict[str, Any]]:
     """What an audit reads of a pipeline besides its outputs: entries like those of a manifest's outputs."""
-    return _extra(bottleneck(subject.manifest, subject.tables()))
-
-
-def _extra(found: Bottleneck | str) -> list[dict[str, Any]]:
-    """Manifest entries that make a pipeline hand out c and c' as well."""
-    whole = {"kind": "code", "shape": [], "dtype": "int64"}
-    named = [] if isinstance(found, str) else [(SENT, found.sent), (RELEASED, found.released)]
-    return [{"name": name, "tensor": tensor, **whole} for name, tensor in named]
+    return _further({"outputs": []}, bottleneck(subject.manifest, subject.tables()))["outputs"]
 
 
 def _replace_end(here: np.ndarray, there: np.ndarray) -> np.ndarray:
@@ -326,7 +316,10 @@ def _replace_end(here: np.ndarray, there: np.ndarray) -> np.ndarray:
 
 def _further(manifest: Mapping[str, Any], found: Bottleneck | str) -> dict[str, Any]:
     """The same manifest, whose pipeline also hands out c and c'."""
-    return {**manifest, "outputs": [*manifest["outputs"], *_extra(found)]}
+    whole = {"kind": "code", "shape": [], "dtype": "int64"}
+    named = {} if isinstance(found, str) else {SENT: found.sent, RELEASED: found.released}
+    more = ({"name": name, "tensor": tensor, **whole} for name, tensor in named.items())
+    return {**manifest, "outputs": [*manifest["outputs"], *more]}
 
 
 @contextlib.contextmanager
@@ -335,11 +328,8 @@ def running(subject: Subject, run: Run) -> Iterator[Perturb]:
     if subject.artefact == KERAS:
         yield run.perturber().perturb
         return
-    pipeline = load_pipeline(parse(subject.manifest), subject.members, subject.runs_here())
-    try:
+    with contextlib.closing(load_pipeline(parse(subject.manifest), subject.members, subject.runs_here())) as pipeline:
         yield lambda x: in_chunks(pipeline.run, x)
-    finally:
-        pipeline.close()
 
 
 def run_artefact(subject: Subject, x: np.ndarray, cache: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -349,17 +339,13 @@ def run_artefact(subject: Subject, x: np.ndarray, cache: Path) -> tuple[dict[str
     may be deleted at any time.
     """
     subject.sha256()  # raises, with the artefacts that there are, where this is none of them
-    pipeline = load_pipeline(parse(subject.manifest), subject.members, subject.artefact)
-    try:
+    with contextlib.closing(load_pipeline(parse(subject.manifest), subject.members, subject.artefact)) as pipeline:
         backends = {name: dict(runner.info()) for name, runner in pipeline.runners.items()}
-        key = _key(subject, backends, x)
-        path = cache / f"{key}.npz"
+        path = cache / f"{_key(subject, backends, x)}.npz"
         if path.is_file():
             with np.load(path, allow_pickle=False) as stored:
                 return {name: stored[name] for name in stored.files}, backends
         outputs = in_chunks(pipeline.run, x)
-    finally:
-        pipeline.close()
     cache.mkdir(parents=True, exist_ok=True)
     with atomic_path(path) as temporary:
         np.savez(temporary, **cast(Any, outputs))
@@ -373,10 +359,8 @@ def track_perturber(subject: Subject, run: Run) -> Callable[[np.ndarray, np.ndar
         if subject.artefact == KERAS:
             return dict(run.perturber().perturb(x, track))
         pipeline = load_pipeline(parse(subject.manifest), subject.members, subject.artefact)
-        try:
+        with contextlib.closing(pipeline):
             return dict(pipeline.run(x, tracks=track.tolist()))
-        finally:
-            pipeline.close()
 
     return perturb
 

@@ -8,36 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS, HIDDEN, KEPT
-from edgeveil.trainer.audit.findings import (
-    DONOR,
-    LABEL_ONLY,
-    RAW,
-    SENT,
-    Answer,
-    Finding,
-    answers,
-    best,
-    findings,
-    fixed,
-    guess,
-    kept,
-    most_bits,
-)
+from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS, DONOR, HIDDEN, KEPT, LABEL_ONLY, RAW, SENT, WORDS
+from edgeveil.trainer.audit.findings import Answer, Finding, answers, best, findings, fixed, guess, kept, most_bits
 from edgeveil.trainer.audit.sections.certificate_section import EVERY, upper
-from edgeveil.trainer.audit.verdict import (
-    BOUNDED,
-    CANNOT_TELL,
-    EARLIER,
-    LEAKS,
-    NOTHING_FOUND,
-    board_name,
-    percent,
-    sentences,
-    verdict,
-    words,
-)
+from edgeveil.trainer.audit.verdict import EARLIER, board_name, percent, sentences, verdict, words
 
+LEAKS, BOUNDED, NOTHING_FOUND, CANNOT_TELL = WORDS
 OF = {SENT: "what is sent", LABEL_ONLY: "label-only, the floor", RAW: "raw samples", DONOR: "donors"}
 HEAD = (
     f"  {'adversary':26} {'learned on':14} {'right':>7}  {'95 % interval':15} {'AUC':>5} {'bits':>7} {'1% FPR':>7} "
@@ -191,19 +167,18 @@ def figures(document: Mapping[str, Any]) -> dict[str, str]:
 def answers_in_words(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What is kept, what leaks, how sure that is and what to do next, for somebody who knows nothing of it."""
     y, z, judged = document["data"]["target"], document["data"]["sensitive"], verdict(document)
-    tried = {"attacks": _attacks_of(document), "rows": document["data"]["rows"].get("test", 0), "y": y, "z": z}
-    if not tried["attacks"]:  # too few rows to attack
+    sent = findings(document, SENT)
+    attacks = {(one.name, one.learned_on) for one in sent if one.kind in ATTACKS and one.figure}
+    if not attacks:  # too few rows to attack
         return []
+    tried = {"attacks": len(attacks), "rows": document["data"]["rows"].get("test", 0), "y": y, "z": z}
+    reader, of_raw = kept(document), fixed(document)
     reader, of_raw = kept(document), fixed(document)
     shown, needed = figures(document), judged["needed"]
     fixed_one = "" if reader.shown() == of_raw.shown() else f"; by {of_raw.name}, which is fixed, {of_raw.shown()}"
     keeps = f"{y} is read right {reader.shown()} of the time from what is sent (by {reader.name}{fixed_one})"
-    beside = (
-        ("kept_raw", "from raw samples"),
-        ("kept_floor", "from label-only, which sends the predicted class alone"),
-    )
-    keeps += "".join(f", {shown[name]} {where}" for name, where in beside if name in shown)
-    sent = findings(document, SENT)
+    beside = {"kept_raw": "from raw samples", "kept_floor": "from label-only, which sends the predicted class alone"}
+    keeps += "".join(f", {shown[name]} {where}" for name, where in beside.items() if name in shown)
     keeps += "".join(f"; {one.question} by itself {one.shown()}" for one in sent if one.kind == KEPT)
     beyond = [one for one in sent if (one.name, one.figure) == ("x to x'", "correlation")]
     if beyond:
@@ -224,10 +199,7 @@ def answers_in_words(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("What it is for", f"{y} (y) is to be read from what is sent, {z} (z) is not."),
         ("What is kept", f"{keeps}."),
         ("What leaks", f"{leak}."),
-        (
-            "How sure",
-            f"{_SURE[judged['word']].format(**tried)}{_assumed(document)}{_allowed(document)}{_rare(document)}",
-        ),
+        ("How sure", _how_sure(document, tried)),
         ("What next", _NEXT[judged["word"]].format(needed=more, **tried)),
     ]
 
@@ -246,48 +218,36 @@ def _learned(row: Answer) -> str:
     return f"{row.name}, trained on {_ROWS[row.learned_on]}" if row.learned_on in _ROWS else row.label
 
 
-def _assumed(document: Mapping[str, Any]) -> str:
-    """The bound that a verdict of today names, in its own words."""
-    judged, all_findings = verdict(document), findings(document)
-    if judged["word"] != BOUNDED or not judged["findings"]:
-        return ""
-    by = all_findings[judged["findings"][0]]
-    return f" {by.text}" if by.bound and by.text else ""
-
-
-def _allowed(document: Mapping[str, Any]) -> str:
-    """What the recipe allows, in the units of the answers; nothing of audits that did not record it."""
-    limit = verdict(document).get("limit")
-    return "" if limit is None else f" Allowed are {limit['points']:g} points above y alone and {limit['bits']:g} bits."
-
-
-def _rare(document: Mapping[str, Any]) -> str:
-    """By how much single codes raise a chance, which a bound on the average of samples does not show."""
-    worst = next((one for one in findings(document, SENT) if one.name == EVERY and one.bound), None)
-    if worst is None or worst.value is None:
-        return ""
-    text = f" That is on average; a single code raises a chance by a factor of at most {upper(worst.value)}"
-    rare = 1 - worst.more.get("share", 1)
-    return f"{text}, except for rare codes ({percent(rare)} of samples)." if rare else f"{text}."
-
-
-def _attacks_of(document: Mapping[str, Any]) -> int:
-    return len({(one.name, one.learned_on) for one in findings(document, SENT) if one.kind in ATTACKS and one.figure})
+def _how_sure(document: Mapping[str, Any], tried: Mapping[str, Any]) -> str:
+    """What the verdict rests on: the bound that it names, in its own words, what the recipe allows, where the audit
+    recorded that, and by how much single codes raise a chance, which a bound on the average does not show."""
+    judged, every = verdict(document), findings(document)
+    text, limit = _SURE[judged["word"]].format(**tried), judged.get("limit")
+    if judged["word"] == BOUNDED and judged["findings"]:
+        by = every[judged["findings"][0]]
+        text += f" {by.text}" if by.bound and by.text else ""
+    if limit is not None:
+        text += f" Allowed are {limit['points']:g} points above y alone and {limit['bits']:g} bits."
+    worst = next((one for one in every if one.of == SENT and one.name == EVERY and one.bound), None)
+    if worst is not None and worst.value is not None:
+        text += f" That is on average; a single code raises a chance by a factor of at most {upper(worst.value)}"
+        rare = 1 - worst.more.get("share", 1)
+        text += f", except for rare codes ({percent(rare)} of samples)." if rare else "."
+    return text
 
 
 def summary(document: Mapping[str, Any]) -> str:
     """The verdict in a line, the findings that it rests on, and the four answers in words."""
     all_findings, judged = findings(document), verdict(document)
-    first = [f"{words(document)[0].upper()}{words(document)[1:]}."]
+    verdict_line = words(document)
+    first = [f"{verdict_line[0].upper()}{verdict_line[1:]}."]
     first += [EARLIER] if document.get("verdict") is None else []
-    first += [
-        f"  {number}. {all_findings[place].question}: {_short(all_findings[place])}"
-        for number, place in enumerate(judged["findings"], 1)
-    ]
+    shown = (all_findings[place] for place in judged["findings"])
+    first += [f"  {number}. {one.question}: {_short(one)}" for number, one in enumerate(shown, 1)]
     return "\n".join(
         [
             *first,
-            *limit_lines(document),
+            *(f"LIMIT NOT MET. {text}" for text in sentences(document.get("limits") or {"exceeded": []})),
             *(f"{name}: {text}" for name, text in answers_in_words(document)),
             *(f"Tracks: {one.text}" for one in all_findings if one.more.get("headline")),
             headline(document),
@@ -326,11 +286,6 @@ def next_step(document: Mapping[str, Any], folder: Path) -> str:
     if word == CANNOT_TELL:
         return f"{seal} (its card says that this cannot be told; more test data may tell)"
     return seal
-
-
-def limit_lines(document: Mapping[str, Any]) -> list[str]:
-    """A line for each of the recipe's limits that is not met."""
-    return [f"LIMIT NOT MET. {text}" for text in sentences(document.get("limits") or {"exceeded": []})]
 
 
 def measured_spending(document: Mapping[str, Any], *, broken: bool = False) -> list[str]:

@@ -223,13 +223,10 @@ def inverted(
     for about, side in sides.items():
         cluster = taken(people.cluster, side)
         more = {**kind, "about": about, **{name: float(one[side].mean()) for name, one in right.items()}}
-        facts = {"rows": len(codes[side]), "more": more}
-        rate = intervals.rate(hits[side], cluster)
+        with_it = partial(finding, "with the model", rows=len(codes[side]), more=more)
         gains.append(gain(hits[side], best[side], cluster))
-        findings += [
-            finding("with the model", "right", rate, null=float(best[side].mean()), **facts),
-            finding("with the model", "difference", gains[-1], null=0.0, **facts),
-        ]
+        findings.append(with_it("right", intervals.rate(hits[side], cluster), null=float(best[side].mean())))
+        findings.append(with_it("difference", gains[-1], null=0.0))
     leaks = bool(less(*gains, wider=intervals.wider(columns)).low > 0)
     text = "more is read of them: a leak of the training" if leaks else "no leak of the training is shown"
     more = {**kind, "about": BEYOND, "found": leaks}

@@ -10,21 +10,12 @@ and for how many frames of a stream a bound holds; where it is for one alone, no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from edgeveil.edge_runtime.bundle.audit_figures import (
-    ATTACKS,
-    BOUNDED,
-    CANNOT_TELL,
-    HIDDEN,
-    LEAKS,
-    NOTHING_FOUND,
-    bounds,
-    upper_ends,
-)
+from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS, HIDDEN, WORDS, bounds, upper_ends
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.trainer.attacks.exposure import TIMES
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
@@ -33,6 +24,7 @@ from edgeveil.trainer.audit.findings import SENT, STREAM_BOUND, UNATTACKED, Answ
 from edgeveil.trainer.measures.intervals import wider
 from edgeveil.trainer.recipe.training_sections import Limits
 
+LEAKS, BOUNDED, NOTHING_FOUND, CANNOT_TELL = WORDS
 MOST_FINDINGS = 3  # of a verdict
 SIGNIFICANT = 0.01  # of the permutation tests, on all rows and on parts of them, together
 TPR_ERROR = 0.025  # of the tests that no attack recognises the most exposed more than three times too often, together
@@ -50,6 +42,10 @@ class Limit(NamedTuple):
 
     points: float
     bits: float
+
+    def of(self, name: str) -> float:
+        """That of a kind of figure."""
+        return self.bits if name == "bits" else self.points
 
 
 # Where the recipe asks for nothing. 5 points: half the width of the 95 % interval of 385 rows at 50 %, so about what a
@@ -75,46 +71,49 @@ def judge(document: Mapping[str, Any], limits: Mapping[str, Any], *, of: str = S
     only beyond one widened for the number of attacks (Bonferroni), or the luckiest of them would decide. That all upper
     ends are below a limit needs no such correction.
     """
-    limit = Limit(
-        *(
-            default if limits.get(name) is None else float(limits[name])
-            for name, default in (("attack_points", DEFAULT.points), ("bits", DEFAULT.bits))
-        )
-    )
+    asked = (limits.get(name) for name in ("attack_points", "bits"))
+    limit = Limit(*(default if one is None else float(one) for one, default in zip(asked, DEFAULT, strict=True)))
     every, data = findings(document), document["data"]
-    mine = [one for one in every if one.of == of and one.question == data["sensitive"]]
+    about = [one for one in every if one.of == of]
+    mine = [one for one in about if one.question == data["sensitive"]]
     rows = answers((one for one in mine if not one.not_run), *ATTACKS)
-    parts = [one for one in every if one.of == of and one.kind == HIDDEN and one.figure == "right"]
-    leaks = [*_surely(rows, mine, limit, data.get("target", "y")), *recognises(rows, _chosen(rows, mine))]
-    leaks += _surely_of_attributes(parts, limit, data.get("target", "y"))
-    gains = list(_gains(rows, mine))
-    leaks += [one for one in gains if (one.finding.value or 0.0) > limit.bits]
-    small = [one for one in gains if (one.finding.value or 0.0) <= limit.bits]
+    attributes = answers(one for one in about if one.kind == HIDDEN and one.figure == "right")
+    figures = [figure for row in (*rows, *attributes) for figure in _figures(row)]
+    chosen, y, others = _chosen(rows, mine), data.get("target", "y"), wider(max(1, len(rows)))
+    leaks = [
+        *_surely(((row, 1.0 if (row.label, row.seed) in chosen else others) for row in rows), limit, y),
+        *recognises(rows, chosen),
+        *_surely(((one, wider(len(attributes))) for one in attributes), limit, y),  # they share the error
+    ]
+    gains = [(one, (one.finding.value or 0.0) > limit.bits) for one in _gains(rows, mine)]
+    leaks += [one for one, much in gains if much]
     tiny = [
         one._replace(words=f"sure but tiny: an attack surely gains {one.size} (p = {one.finding.p:.3f})")
-        for one in small
+        for one, much in gains
+        if not much
     ]
-    upper = upper_ends(document, of)
+    upper, sent = upper_ends(document, of), about if of == SENT else []
     bound = bounds(document) if of == SENT else {}
     fresh = any(one.kind == "adaptive" and one.learned_on in FRESH for one in rows)
-    unread = [one.question for one in every if of == SENT and one.of == of and one.kind == UNATTACKED]
-    below = all(high is not None and high <= _allowed(limit, name) for name, high in upper.items())
-    streams = [one for one in every if of == SENT and one.kind == STREAM_BOUND]
+    unread = [one.question for one in sent if one.kind == UNATTACKED]
+    streams = [one for one in sent if one.kind == STREAM_BOUND]
+    below = all(high is not None and high <= limit.of(name) for name, high in upper.items())
     held = (
         not unread
         and bound.get("points", np.inf) <= limit.points
         and all(
-            min(np.inf if high is None else high, bound.get(name, np.inf)) <= _allowed(limit, name)
+            min(np.inf if high is None else high, bound.get(name, np.inf)) <= limit.of(name)
             for name, high in upper.items()
         )
         and all(one.bound and one.more.get("answers", 1) == 1 for one in streams)  # the bounds are of one release
     )
     word = LEAKS if leaks else BOUNDED if held else NOTHING_FOUND if fresh and below else CANNOT_TELL
-    needed = _needed(rows, parts, limit, data) if word == CANNOT_TELL and fresh else None
+    needed = _needed(figures, others, limit, data) if word == CANNOT_TELL and fresh else None
     if word == BOUNDED:
         shown = [_bounded(mine, data, bound["points"]), *tiny]
     else:
-        shown = leaks or [*_reached(rows, parts, mine, word, upper, limit, fresh=fresh), *tiny]
+        at = [*(row.first for row in rows[:1]), *(one for one in mine if one.kind == "guess")]
+        shown = leaks or [*_reached(figures, at, word, upper, limit, fresh=fresh), *tiny]
     line = "; ".join(one.words.removesuffix(".") for one in shown[: 1 if leaks else None])
     if needed is not None:
         line += f"; about {needed['more']:,} more test {needed['unit']} would be needed, if figures stay as they are"
@@ -127,7 +126,7 @@ def judge(document: Mapping[str, Any], limits: Mapping[str, Any], *, of: str = S
         "line": line,
         "findings": list(dict.fromkeys(places))[:MOST_FINDINGS],
         "reasons": [one.words for one in shown],
-        "limit": {"points": limit.points, "bits": limit.bits},
+        "limit": limit._asdict(),
         "upper": {name: None if high is None else round(high, 6) for name, high in upper.items()},
         "needed": needed,
     }
@@ -146,27 +145,6 @@ def words(document: Mapping[str, Any]) -> str:
 
 
 Judged = tuple[str, Finding, float, float | None, float | None]
-
-
-def _all_figures(rows: Sequence[Answer], parts: Sequence[Finding]) -> Iterator[Judged]:
-    """What can be judged of every attack, and of ``parts``: how often each attribute of a joint z is read."""
-    for row in rows:
-        yield from _figures(row)
-    for one in parts:
-        yield from _figures(answers([one])[0])
-
-
-def _surely_of_attributes(parts: Sequence[Finding], limit: Limit, y: str) -> Iterator[_Shown]:
-    """The attribute of a joint z that is surely read too often, if one is: they share the error."""
-    widened = [
-        (estimate - wider(len(parts)) * (estimate - low), one)
-        for _, one, estimate, low, _ in _all_figures([], parts)
-        if low is not None
-    ]
-    least, one = max(widened, key=lambda pair: pair[0], default=(-np.inf, None))
-    if one is not None and least > limit.points:
-        words = _SURELY["points"].format(attack=one.name, z=one.question, y=y, low=least, allowed=limit.points)
-        yield _Shown(one, words)
 
 
 def _figures(row: Answer) -> Iterator[Judged]:
@@ -197,30 +175,31 @@ _SURELY = {
 }
 
 
-def _surely(rows: Sequence[Answer], mine: Sequence[Finding], limit: Limit, y: str) -> Iterator[_Shown]:
-    """By which attacks it surely leaks, one for each kind of figure: the one that shows most of it."""
-    chosen, others = _chosen(rows, mine), wider(len(rows)) if rows else 1.0
+def _surely(rows: Iterable[tuple[Answer, float]], limit: Limit, y: str) -> Iterator[_Shown]:
+    """By which answers it surely leaks, one for each kind of figure: the one that shows most of it.
+
+    With each comes by how much its interval is widened.
+    """
     shown: dict[str, tuple[float, Finding, str]] = {}
-    for row in rows:
-        factor = 1.0 if (row.label, row.seed) in chosen else others
+    for row, factor in rows:
         for name, one, estimate, low, _ in _figures(row):
             least = None if low is None else estimate - factor * (estimate - low)
-            if least is not None and least > _allowed(limit, name) and least > shown.get(name, (least - 1,))[0]:
+            if least is not None and least > limit.of(name) and least > shown.get(name, (-np.inf,))[0]:
                 shown[name] = least, one, row.label
     for name, form in _SURELY.items():
         if name in shown:
             least, one, attack = shown[name]
-            allowed = _allowed(limit, name)
-            yield _Shown(one, form.format(attack=attack, z=one.question, y=y, low=least, allowed=allowed))
+            words = form.format(attack=attack, z=one.question, y=y, low=least, allowed=limit.of(name))
+            yield _Shown(one, words)
 
 
 def recognises(rows: Sequence[Answer], chosen: Sequence[tuple[str, int | None]]) -> Iterator[_Shown]:
     """Where an attack surely recognises the most exposed samples more than three times as often as it takes others for
     them. The chosen attacks share half of the error, the others the other half. An older audit has no test."""
     tested = [row for row in rows if "recognised" in row.figures and row.figures["recognised"].p is not None]
-    for among in ([row for row in tested if ((row.label, row.seed) in chosen) is own] for own in (True, False)):
-        recognised = [(row, row.figures["recognised"]) for row in among]
-        surely = [(row, one) for row, one in recognised if (one.p or 0.0) <= TPR_ERROR / 2 / len(among)]
+    for own in (True, False):
+        among = [(row, row.figures["recognised"]) for row in tested if ((row.label, row.seed) in chosen) is own]
+        surely = [(row, one) for row, one in among if (one.p or 0.0) <= TPR_ERROR / 2 / len(among)]
         if surely:
             row, one = min(surely, key=lambda pair: (pair[1].p or 0.0, -(pair[1].value or 0.0)))
             yield _Shown(
@@ -280,19 +259,20 @@ def _bounded(mine: Sequence[Finding], data: Mapping[str, Any], points: float) ->
 
 
 def _reached(
-    rows: Sequence[Answer],
-    parts: Sequence[Finding],
-    mine: Sequence[Finding],
+    figures: Iterable[Judged],
+    at: Sequence[Finding],
     word: str,
     upper: Mapping[str, float | None],
     limit: Limit,
     *,
     fresh: bool,
 ) -> Iterator[_Shown]:
-    """What no attack surely passed: the attacks that reach furthest, with what they may reach."""
-    at = next(one for one in mine if one.kind == "guess") if not rows else rows[0].first
+    """What no attack surely passed: the attacks that reach furthest, with what they may reach.
+
+    The first of ``at`` shows what is missing.
+    """
     furthest: dict[str, tuple[float, Finding]] = {}
-    for name, one, estimate, _, high in _all_figures(rows, parts):
+    for name, one, estimate, _, high in figures:
         reach = estimate if high is None else high
         if name not in furthest or reach > furthest[name][0]:
             furthest[name] = reach, one
@@ -304,44 +284,37 @@ def _reached(
         )
     else:
         if not fresh:
-            yield _Shown(at, "no attack learned on rows that the perturber never saw")
+            yield _Shown(at[0], "no attack learned on rows that the perturber never saw")
         if any(high is None for high in upper.values()):
-            yield _Shown(at, "not every attack has an upper end")
+            yield _Shown(at[0], "not every attack has an upper end")
         for name, high in upper.items():
-            if high is not None and high > _allowed(limit, name):
-                allowed = f"{_allowed(limit, name):g} allowed"
-                yield _Shown(furthest[name][1], f"attacks may reach {_UP_TO[name].format(high)} ({allowed})")
+            if high is not None and high > limit.of(name):
+                words = f"attacks may reach {_UP_TO[name].format(high)} ({limit.of(name):g} allowed)"
+                yield _Shown(furthest[name][1], words)
 
 
 _UP_TO = {"points": "{:.1f} points above y alone", "bits": "{:.3f} bits", "balanced": "{:.1f} points balanced"}
 
 
-def _needed(
-    rows: Sequence[Answer], parts: Sequence[Finding], limit: Limit, data: Mapping[str, Any]
-) -> dict[str, Any] | None:
+def _needed(figures: Sequence[Judged], others: float, limit: Limit, data: Mapping[str, Any]) -> dict[str, Any] | None:
     """Test rows or units with which every figure would lie on one side of its limit, estimates being what they are.
 
     An interval shrinks with the root of their number. An estimate very close to its limit counts as a tenth of the
-    limit away from it, or no number would do. None where it cannot be known.
+    limit away from it, or no number would do. None where it cannot be known. ``others``: by how much the intervals of
+    attacks that were not chosen are widened.
     """
-    figures = list(_all_figures(rows, parts))
     if "rows" not in data or any(low is None or high is None for _, _, _, low, high in figures):
         return None
-    others = wider(len(rows))
     clusters = data.get("clusters")
     have = int(clusters["test"] if clusters else data["rows"]["test"])
     times = 1.0
     for name, _, estimate, low, high in figures:
-        allowed = _allowed(limit, name)
+        allowed = limit.of(name)
         if low is not None and high is not None and high > allowed:
             half = high - estimate if estimate <= allowed else others * (estimate - low)
             times = max(times, (half / max(abs(allowed - estimate), allowed / 10, 1e-9)) ** 2)
     total = int(min(max(np.ceil(round(have * times, 3)), have + 1), 10**9))
     return {"unit": f"{clusters['kind']}s" if clusters else "rows", "total": total, "more": total - have}
-
-
-def _allowed(limit: Limit, name: str) -> float:
-    return limit.bits if name == "bits" else limit.points
 
 
 def percent(share: float | None) -> str:

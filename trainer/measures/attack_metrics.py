@@ -8,7 +8,7 @@ than no attack at all, and its leak would not show.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from scipy import optimize, special, stats
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.measures.certificate import shuffled_labels
-from edgeveil.trainer.measures.intervals import CONFIDENCE, Interval, count, mean, unit_numbers
+from edgeveil.trainer.measures.intervals import Interval, clipped, count, mean, student, unit_numbers
 
 FLOOR = 1e-6  # the smallest probability an attack may state; bounds the loss of one row at 20 bits
 
@@ -58,15 +58,18 @@ def auc_within_y(probabilities: np.ndarray, y: np.ndarray, z: np.ndarray) -> flo
 
     Per y the mean over its z of one-versus-rest (for two z both are the same number); over y weighted by rows.
     """
-    areas, weights = [], []
+    groups = list(several(y, z))
+    areas = [np.mean([_auc(probabilities[rows, k], z[rows] == k) for k in present]) for rows, present in groups]
+    return float(np.average(areas, weights=[len(rows) for rows, _ in groups])) if areas else float("nan")
+
+
+def several(y: np.ndarray, z: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Of each y that has several values of z the places of its rows (m,), and these values."""
     for value in np.unique(y):
-        rows = y == value
+        rows = np.flatnonzero(y == value)
         present = np.unique(z[rows])
-        if len(present) < 2:
-            continue
-        areas.append(np.mean([_auc(probabilities[rows, k], z[rows] == k) for k in present]))
-        weights.append(rows.sum())
-    return float(np.average(areas, weights=weights)) if areas else float("nan")
+        if len(present) > 1:
+            yield rows, present
 
 
 def area_within_y(
@@ -86,11 +89,7 @@ def auc_interval(
     """
     influence = np.zeros(len(y))
     areas, weights = [], []
-    for value in np.unique(y):
-        rows = np.flatnonzero(y == value)
-        present = np.unique(z[rows])
-        if len(present) < 2:
-            continue
+    for rows, present in several(y, z):
         classes = present if probabilities.shape[1] > 2 else present[1:]  # of two classes both are the same number
         of_classes = []
         for k in classes:
@@ -111,8 +110,7 @@ def auc_interval(
     if len(totals) < 2:
         return Interval(estimate, 0.0, 1.0)
     error = float(np.sqrt(len(totals) / (len(totals) - 1) * (totals**2).sum()))
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(totals) - 1)) * error
-    return Interval(estimate, max(0.0, estimate - half), min(1.0, estimate + half))
+    return clipped(estimate, student(len(totals)) * error)
 
 
 def attack_gains(prior: np.ndarray, probabilities: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -229,11 +227,12 @@ def permutation_test(
     overall = permuted(lambda told: float(gains[rows, told].mean()), y, z, cluster, shuffles=shuffles, rng=rng)
     if fold is None:
         return overall
-    each = []
-    for mine in _folds(fold):
+
+    def of_fold(mine: np.ndarray) -> float:
         own = None if cluster is None else cluster[mine]
-        each.append(permutation_test(prior, probabilities[mine], y[mine], z[mine], own, shuffles=shuffles, rng=rng).p)
-    return overall._replace(p=min(1.0, len(each) * min(each)))
+        return permutation_test(prior, probabilities[mine], y[mine], z[mine], own, shuffles=shuffles, rng=rng).p
+
+    return overall._replace(p=_of_folds(fold, of_fold))
 
 
 def permuted(
@@ -292,24 +291,25 @@ def sequential_test(
     p = above / len(null) if above == ENOUGH else (1 + above) / (1 + len(null))
     tested = swapped != "rows of clusters"
     if tested and fold is not None:
-        each = []
-        for mine in _folds(fold):
 
-            def of_fold(gain: np.ndarray, mine: np.ndarray = mine) -> float:
+        def of_fold(mine: np.ndarray) -> float:
+            def alone(gain: np.ndarray) -> float:
                 every = np.zeros(len(z))
                 every[mine] = gain
                 return statistic(every)
 
-            own = None if cluster is None else cluster[mine]
-            most_of = most * len(np.unique(fold))
-            of_rows = sequential_test(gains[mine], y[mine], z[mine], own, of_fold, most=most_of, rng=rng).p
-            each.append(1.0 if of_rows is None else of_rows)
-        p = min(1.0, len(each) * min(each))
+            own, longer = None if cluster is None else cluster[mine], most * len(np.unique(fold))
+            of_rows = sequential_test(gains[mine], y[mine], z[mine], own, alone, most=longer, rng=rng).p
+            return 1.0 if of_rows is None else of_rows
+
+        p = _of_folds(fold, of_fold)
     return Sequential(p if tested else None, float(np.mean(null)))
 
 
-def _folds(fold: np.ndarray) -> list[np.ndarray]:
-    return [np.flatnonzero(fold == one) for one in np.unique(fold)]
+def _of_folds(fold: np.ndarray, p_of: Callable[[np.ndarray], float]) -> float:
+    """The smallest p-value of the rows of one fold alone, as often as there are folds (Bonferroni)."""
+    each = [p_of(np.flatnonzero(fold == one)) for one in np.unique(fold)]
+    return min(1.0, len(each) * min(each))
 
 
 def _strata(y: np.ndarray, z: np.ndarray, cluster: np.ndarray | None) -> tuple[np.ndarray, Swapped]:

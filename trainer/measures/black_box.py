@@ -104,14 +104,11 @@ class _Event:
     @classmethod
     def chosen(cls, one: np.ndarray, other: np.ndarray, confidence: float) -> _Event:
         """That which bounds epsilon best on these runs."""
-        values = np.unique(np.concatenate([one, other]))
-        if len(values) > BINS:
-            pooled = np.concatenate([one, other])
-            values = np.unique(np.quantile(pooled, np.linspace(0, 1, BINS + 1)[1:-1], method="lower"))
-            edges = values
-        else:
-            edges = values[1:]
-        counts = [np.bincount(np.searchsorted(edges, x, "right"), minlength=len(edges) + 1) for x in (one, other)]
+        pooled = np.concatenate([one, other])
+        edges = np.unique(pooled)[1:]
+        if len(edges) >= BINS:
+            edges = np.unique(np.quantile(pooled, np.linspace(0, 1, BINS + 1)[1:-1], method="lower"))
+        counts = [_binned(edges, x) for x in (one, other)]
         best: tuple[float, _Event] | None = None
         for swapped in (False, True):
             mine, theirs = counts[::-1] if swapped else counts
@@ -183,16 +180,16 @@ def _scores(one: np.ndarray, other: np.ndarray) -> Iterator[Score]:
     # Where the values are independent, the log-odds of all are the sum of those of each.
     pooled = np.vstack([one, other])
     edges = [np.unique(np.quantile(column, np.linspace(0, 1, VALUE_BINS + 1)[1:-1])) for column in pooled.T]
-    each = [
-        _log_odds(
-            *(np.bincount(np.searchsorted(at, part[:, j], "right"), minlength=len(at) + 1) for part in (one, other))
-        )
-        for j, at in enumerate(edges)
-    ]
+    counts_of = [[_binned(at, part[:, j]) for part in (one, other)] for j, at in enumerate(edges)]
+    each = [(at, _log_odds(*both)) for at, both in zip(edges, counts_of, strict=True)]
     yield lambda outputs: sum(
-        (log[np.searchsorted(at, outputs[:, j], "right")] for j, (at, log) in enumerate(zip(edges, each, strict=True))),
-        np.zeros(len(outputs)),
+        (log[np.searchsorted(at, outputs[:, j], "right")] for j, (at, log) in enumerate(each)), np.zeros(len(outputs))
     )
+
+
+def _binned(edges: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """How many of the values (n,) are in each bin between the edges."""
+    return np.bincount(np.searchsorted(edges, values, "right"), minlength=len(edges) + 1)
 
 
 def _log_odds(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -210,7 +207,6 @@ def total_variation(q: np.ndarray) -> float:
 # Steinke, Nasr and Jagielski, "Privacy Auditing with One (1) Training Run", 2023: however many of so many independent
 # coins are guessed from what the run gave, right guesses are at most those of coins that fall right with probability
 # e^epsilon / (1 + e^epsilon); delta adds to the chance of more. Here a coin says which of a pair is in.
-
 
 MOST_EPSILON = 50.0
 

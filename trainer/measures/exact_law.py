@@ -34,10 +34,6 @@ class Found:
     draws: int = 0
     not_run: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """As an audit has it."""
-        return {"not_run": self.not_run} if self.not_run else {"epsilon": self.epsilon, "draws": self.draws}
-
 
 def log_ratio(laws: Sequence[Law]) -> float:
     """The largest |log| of the odds of one report under two inputs; infinite where one of them never gives it."""
@@ -55,7 +51,10 @@ def largest_ratio(stages: Sequence[Stage], outputs: Sequence[Stage], tables: Map
     total, draws = 0.0, 0
     for stage in charged(stages, outputs):
         if "table" in stage:
-            laws, runs = channel_laws(tables[stage["table"]]), tables[stage["table"]].size
+            # The laws of a channel's rows: its integers are the weights of its draws.
+            table, runs = tables[stage["table"]], tables[stage["table"]].size
+            whole = int(table[0].sum(dtype=np.uint64))
+            laws = [{str(at).encode(): Fraction(int(n), whole) for at, n in enumerate(row) if n} for row in table]
         else:
             noise = [one for read in _noise(stage) for one in stages if one.get("output") == read]
             if not hasattr(kind_of(stage), "inputs") or kind_of(stage).inputs(stage, noise) is None:
@@ -65,12 +64,6 @@ def largest_ratio(stages: Sequence[Stage], outputs: Sequence[Stage], tables: Map
             laws, runs = laws_of(stage, noise)
         total, draws = total + log_ratio(laws), draws + runs
     return Found(total, draws)
-
-
-def channel_laws(table: np.ndarray) -> list[Law]:
-    """The laws of a channel's rows: its integers are the weights of its draws."""
-    total = int(table[0].sum(dtype=np.uint64))
-    return [{str(column).encode(): Fraction(int(n), total) for column, n in enumerate(row) if n} for row in table]
 
 
 def _noise(stage: Stage) -> Sequence[str]:

@@ -10,7 +10,6 @@ reliable at small samples). A rate of 0 or 1 shows no variance to estimate deff 
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +39,7 @@ def rate(hits: np.ndarray, cluster: np.ndarray | None = None) -> Interval:
     if cluster is None:
         return Interval(p, *wilson(p, len(hits)))
     units = len(np.unique(cluster))
+    units = len(np.unique(cluster))
     if units < 2:
         return Interval(p, 0.0, 1.0)
     if p in (0.0, 1.0):
@@ -47,8 +47,7 @@ def rate(hits: np.ndarray, cluster: np.ndarray | None = None) -> Interval:
     else:
         design_effect = max(1.0, _standard_error(hits, cluster) ** 2 * len(hits) / (p * (1 - p)))
         n_effective = max(1.0, len(hits) / design_effect)
-    t = float(stats.t.ppf(0.5 + CONFIDENCE / 2, units - 1))
-    return Interval(p, *wilson(p, n_effective * (_Z / t) ** 2))
+    return Interval(p, *wilson(p, n_effective * (_Z / student(units)) ** 2))
 
 
 def mean(values: np.ndarray, cluster: np.ndarray | None = None) -> Interval:
@@ -57,8 +56,18 @@ def mean(values: np.ndarray, cluster: np.ndarray | None = None) -> Interval:
     units = len(values) if cluster is None else len(np.unique(cluster))
     if units < 2:
         return Interval(float(values.mean()) if len(values) else float("nan"), float("-inf"), float("inf"))
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, units - 1)) * _standard_error(values, cluster)
-    return Interval(float(values.mean()), float(values.mean()) - half, float(values.mean()) + half)
+    estimate, half = float(values.mean()), student(units) * _standard_error(values, cluster)
+    return Interval(estimate, estimate - half, estimate + half)
+
+
+def student(units: int) -> float:
+    """The quantile of Student's t that a 95 % interval over so many units takes."""
+    return float(stats.t.ppf(0.5 + CONFIDENCE / 2, units - 1))
+
+
+def clipped(estimate: float, half: float) -> Interval:
+    """A share with ``half`` of its interval on either side, as far as these are shares."""
+    return Interval(estimate, max(0.0, estimate - half), min(1.0, estimate + half))
 
 
 def wilson(p: float, n: float) -> tuple[float, float]:
@@ -95,27 +104,3 @@ def _standard_error(values: np.ndarray, cluster: np.ndarray | None) -> float:
     totals = np.bincount(unit_numbers(n, cluster), weights=values - values.mean())
     units = len(totals)
     return float(np.sqrt(units / (units - 1) * np.sum(totals**2))) / n
-
-
-# How far a mean or a share can be off that is estimated from locally private reports, before anything is trained.
-#
-# A mechanism's own variance of one report is ``edgeveil.edge_runtime.stages.mechanism.Mechanism.variance``.
-
-DEVICES = (1_000, 10_000, 100_000)
-
-
-def largest_of(d: int) -> float:
-    """The mean of the largest of d absolute values of independent standard normal variables."""
-    from scipy.special import erf
-
-    t = np.linspace(0.0, 12.0, 24_001)
-    return float(np.trapezoid(1 - erf(t / math.sqrt(2)) ** d, t))
-
-
-def expected_error(variance: float, values: int) -> dict[str, dict[str, float]]:
-    """For each number of ``DEVICES`` the standard error of one value and the expected largest error of all."""
-    errors = {}
-    for n in DEVICES:
-        one = math.sqrt(variance / n)
-        errors[str(n)] = {"one": float(f"{one:.3g}"), "largest": float(f"{one * largest_of(values):.3g}")}
-    return errors

@@ -17,23 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.measures.intervals import unit_numbers
+from edgeveil.trainer.measures.intervals import count, unit_numbers
 
 DRAWS = 32
 STEPS = 40  # of the bisection: the ends are exact to 1e-12
-
-
-class Ends(NamedTuple):
-    """Both ends of simultaneous confidence intervals."""
-
-    low: np.ndarray
-    high: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -115,16 +107,15 @@ def per_code(
     # A fifth of the error to each kind of end: both of P(z | y, c'), both of P(z | y), and P(c' | y, z).
     error = (1 - confidence) / tried / 5
     each, each_prior = error / counts[0].size, error / of_z[0].size
-    prior = Ends(lower_end(of_z, of_y, error=each_prior), upper_end(of_z, of_y, error=each_prior))
-    given = Ends(lower_end(counts, of_code, error=each), upper_end(counts, of_code, error=each))
+    prior, given = ends(of_z, of_y, each_prior), ends(counts, of_code, each)
     channel = upper_end(counts, of_z[:, :, None, :], error=each)
     # A z that was never counted with y has no P(z | y) to be raised.
     bounded = often[:, :, None] & (of_z.sum(axis=0) > 0)[:, None, :]
     with np.errstate(divide="ignore", invalid="ignore"):
-        factors = np.where(bounded, np.minimum(given.high, 1) / prior.low[:, None, :], np.nan)
+        factors = np.where(bounded, np.minimum(given[1], 1) / prior[0][:, None, :], np.nan)
     known = bounded.any(axis=1)
     rise = np.where(known, np.where(bounded, factors, 0).max(axis=1), np.nan)
-    fall = np.where(bounded, given.low / prior.high[:, None, :], np.inf).min(axis=1)
+    fall = np.where(bounded, given[0] / prior[1][:, None, :], np.inf).min(axis=1)
     worst = np.unravel_index(int(np.nanargmax(factors)), factors.shape)
     with np.errstate(divide="ignore", invalid="ignore"):
         counted = (counts / of_z[:, :, None, :]).mean(axis=0)
@@ -144,7 +135,7 @@ def per_code(
         fewest=round(units[often].min()),
         at_worst=float(units[worst[:2]]),
         confidence=confidence,
-        prior=prior.low,
+        prior=prior[0],
         rise=rise,
         fall=np.stack([np.delete(fall, k, axis=1).min(axis=1) for k in range(shape[2])], axis=1),
     )
@@ -160,12 +151,8 @@ def drawn_counts(
     cluster: np.ndarray | None,
 ) -> np.ndarray:
     """n(y, c', z) of one row of each unit, drawn ``DRAWS`` times: (draws, *shape); of all rows, once, without units."""
-    unit = unit_numbers(len(y), cluster)
-    draws = list(drawn_rows(unit, rng))
-    counts = np.zeros((len(draws), *shape))
-    for drawn, rows in zip(counts, draws, strict=True):
-        np.add.at(drawn, (y[rows], code[rows], z[rows]), 1.0)
-    return counts
+    draws = drawn_rows(unit_numbers(len(y), cluster), rng)
+    return np.stack([count(y[rows], code[rows], z[rows], shape=shape) for rows in draws])
 
 
 def drawn_rows(unit: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
@@ -190,10 +177,10 @@ def upper_end(hits: np.ndarray, trials: np.ndarray, *, error: float) -> np.ndarr
     return high[place.reshape(-1)].reshape(hits.shape[1:])
 
 
-def lower_end(hits: np.ndarray, trials: np.ndarray, *, error: float) -> np.ndarray:
-    """The smallest rate that ``hits`` of ``trials`` do not refute at ``error``."""
+def ends(hits: np.ndarray, trials: np.ndarray, error: float) -> tuple[np.ndarray, np.ndarray]:
+    """The smallest and the largest rate that ``hits`` of ``trials`` do not refute at ``error`` each."""
     hits, trials = np.broadcast_arrays(hits, trials)
-    return 1 - upper_end(trials - hits, trials, error=error)
+    return 1 - upper_end(trials - hits, trials, error=error), upper_end(hits, trials, error=error)
 
 
 def _p_value(tails: np.ndarray) -> np.ndarray:

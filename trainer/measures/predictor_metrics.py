@@ -9,6 +9,7 @@ well each label can still be ranked, and a nonlinear refit what a linear one mis
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -42,19 +43,20 @@ class BoostedRefit:
 
     def __init__(self, x: np.ndarray, positive: np.ndarray, *, seed: int, rounds: int = 60) -> None:
         """Fit on x (n, features) and positive (n, labels), boolean with both values in every column."""
-        from sklearn.ensemble import HistGradientBoostingClassifier
-        from threadpoolctl import threadpool_limits
-
-        # On data this small, several threads are slower than one.
-        with threadpool_limits(1, user_api="openmp"):
-            self._models = [
-                HistGradientBoostingClassifier(max_iter=rounds, random_state=seed).fit(x, column)
-                for column in positive.T
-            ]
+        self._models = [boosted_trees(x, column, max_iter=rounds, random_state=seed) for column in positive.T]
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         """Probability (n, labels) that each label is positive."""
         return np.stack([model.predict_proba(x)[:, 1] for model in self._models], axis=1)
+
+
+def boosted_trees(x: np.ndarray, labels: np.ndarray, **settings: Any) -> Any:
+    """scikit-learn's gradient-boosted trees fitted on x (n, features); on little data several threads are slower."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, user_api="openmp"):
+        return HistGradientBoostingClassifier(**settings).fit(x, labels)
 
 
 def binary(labels: np.ndarray, training: np.ndarray) -> np.ndarray:
@@ -80,7 +82,6 @@ def mean_auc(scores: np.ndarray, positive: np.ndarray) -> float:
 # Belrose, Schneider-Joseph, Ravfogel, Cotterell, Raff, Biderman: LEACE: Perfect linear concept erasure in closed form
 # (2023), theorem 4.3. It uses the confidential labels, not the predictor: the least change of x after which no linear
 # model predicts them better than their mean.
-
 
 RANK_TOLERANCE = 1e-10
 

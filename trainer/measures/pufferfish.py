@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from edgeveil.trainer.measures.enough import RATE
-from edgeveil.trainer.measures.intervals import unit_numbers
-from edgeveil.trainer.measures.per_code import drawn_rows, lower_end, upper_end
+from edgeveil.trainer.measures.intervals import count, unit_numbers
+from edgeveil.trainer.measures.per_code import drawn_rows, ends
 
 EPSILONS = (0.0, 0.1, 0.5, 1.0)
 
@@ -84,9 +84,7 @@ def counted(
     """
     units = unit_numbers(len(y), cluster)
     draws = list(drawn_rows(units, rng))
-    counts = np.zeros((len(draws), *shape))
-    for drawn, rows in zip(counts, draws, strict=True):
-        np.add.at(drawn, (y[rows], code[rows], z[rows]), 1.0)
+    counts = np.stack([count(y[rows], code[rows], z[rows], shape=shape) for rows in draws])
     of_pair = counts.sum(axis=2)  # (draws, Y, Z)
     with np.errstate(divide="ignore", invalid="ignore"):
         laws = np.nan_to_num(counts / of_pair[:, :, None, :])  # P(c' | y, z)
@@ -151,8 +149,7 @@ def _delta(laws: np.ndarray, gram: np.ndarray, secret: _Secret, epsilon: float, 
 def _of_codes(counts: np.ndarray, of_pair: np.ndarray, support: np.ndarray, error: float) -> Loss:
     """The loss of every code that each z of its y sent to ``RATE`` units on average, and what the other codes weigh."""
     each = error / (2 * counts[0].size)
-    trials = np.broadcast_to(of_pair[:, :, None, :], counts.shape)
-    low, high = lower_end(counts, trials, error=each), upper_end(counts, trials, error=each)
+    low, high = ends(counts, of_pair[:, :, None, :], each)
     mean = counts.mean(axis=0)
     epsilon = delta = estimate = 0.0
     for y, values in enumerate(support):

@@ -15,25 +15,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS, FIGURES
+from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS, FIGURES, WORDS
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.atomic import file_place, write_atomic
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.audit.card import SUBSTITUTED, current, guarantees
 from edgeveil.trainer.audit.findings import SENT, Finding, findings, written
 from edgeveil.trainer.audit.text import Block, alone, answers_in_words, blocks, board_lines, lines
-from edgeveil.trainer.audit.verdict import (
-    BOUNDED,
-    CANNOT_TELL,
-    LEAKS,
-    NOTHING_FOUND,
-    column_title,
-    percent,
-    verdict,
-    words,
-)
+from edgeveil.trainer.audit.verdict import column_title, percent, verdict, words
 from edgeveil.trainer.report.figures import readers
 
+LEAKS, BOUNDED, NOTHING_FOUND, CANNOT_TELL = WORDS
 FOLDER = Path(__file__).parent / "templates"
 DASH = "\N{EN DASH}"
 LEARNED = "rows learned from"
@@ -97,7 +89,7 @@ def _answers(block: Block) -> Table:
     rows = []
     for row in block.rows:
         figures = [one for name, one in row.figures.items() if name]
-        shown = tuple(f"{_most(one)}{one.shown()} {FIGURES[one.figure].words}" for one in figures)
+        shown = tuple(f"{'at most ' * one.bound}{one.shown()} {FIGURES[one.figure].words}" for one in figures)
         nulls = tuple(DASH if one.null is None else written(one.null, FIGURES[one.figure].form) for one in figures)
         count = f"{row.first.rows:,}" if row.first.rows else ""
         note = f"not run: {row.first.not_run}" if row.first.not_run else row.first.text
@@ -111,10 +103,6 @@ def _shown(one: Finding | None) -> str:
     if one is None or one.value is None:
         return DASH
     return one.shown() + ("" if one.p is None else f", p = {one.p:.3g}")
-
-
-def _most(one: Finding) -> str:
-    return "at most " if one.bound else ""
 
 
 def shown(document: Mapping[str, Any]) -> dict[str, Any]:

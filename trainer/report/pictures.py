@@ -140,11 +140,6 @@ def why(document: Mapping[str, Any], recommended: Mapping[str, Any]) -> list[str
     ]
 
 
-def fixed_accuracy(document: Mapping[str, Any], of: str = SENT) -> float:
-    """The accuracy of the adversary of the training."""
-    return _of_training(document, of).value or 0.0
-
-
 def _of_training(document: Mapping[str, Any], of: str = SENT) -> Finding:
     """How often the adversary of the training is right: the best of its seeds."""
     fixed = [row.figures["right"] for row in attacks(document, of) if row.kind == "fixed"]
@@ -218,7 +213,7 @@ def _rates(axes: Any, row: Row, *, last: bool) -> None:
     limits = (row.audit.get("limits") or {}).get("asked", {})
     judged = verdict(row.audit) if row.of == SENT else judge(row.audit, limits, of=row.of)
     _rate(axes, right, 0.32, INK[judged["word"]], f"best attack {percent(right.value)}")
-    fixed = fixed_accuracy(row.audit, row.of)
+    fixed = _of_training(row.audit, row.of).value or 0.0
     axes.plot([100 * fixed], [0.75], "o", markerfacecolor="white", markeredgecolor=GREY, markersize=5)
     _note(axes, fixed, 0.75, GREY, f"fixed {percent(fixed)}")
 

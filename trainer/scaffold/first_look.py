@@ -19,7 +19,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.edge_runtime.util.validate import counted
-from edgeveil.trainer.attacks.families.boosting import MOST_CLASSES, boosted
+from edgeveil.trainer.attacks.families.estimator import MOST_CLASSES, boosted
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Part
 from edgeveil.trainer.datasets.slicing import VALIDATION_SHARE, hold_out
 from edgeveil.trainer.graphs.prediction import predict

@@ -176,8 +176,8 @@ def test_a_channel_with_one_leaky_row_is_found_and_bayes_reaches_the_plug_in_of_
     rows = {row.name: row for row in found.rows}
     # 12,000 draws of c' lie within 2 points of what is expected of them.
     for name in ("Bayes knowing the channel", "code counts"):
-        assert rows[name].accuracy == pytest.approx(plug_in, abs=0.02), name
-        assert rows[name].low > max(found.chance), name
+        assert rows[name].right.estimate == pytest.approx(plug_in, abs=0.02), name
+        assert rows[name].right.low > max(found.chance), name
     certified = certify(
         test.y,
         test.codes.sent,
@@ -190,7 +190,7 @@ def test_a_channel_with_one_leaky_row_is_found_and_bayes_reaches_the_plug_in_of_
         rng=np.random.default_rng(0),
     )
     assert certified.plug_in == pytest.approx(plug_in)
-    assert certified.bound >= rows["Bayes knowing the channel"].accuracy
+    assert certified.bound >= rows["Bayes knowing the channel"].right.estimate
 
 
 def test_without_the_leaky_row_the_same_attackers_are_at_chance():
@@ -205,8 +205,8 @@ def test_without_the_leaky_row_the_same_attackers_are_at_chance():
     spec = InputSpec("vector", (2,), "uint8", 0.0, 255.0)
     asked = Problem(spec, np.full((2, 2), 0.5), counted, fit, stop, choose, test, BUDGETS["quick"])
     found = attack_all(Question.alone(asked), families=(CodeCounts(), BayesKnowingChannel()), curve=False)
-    assert found.worst_adaptive.low <= max(found.chance)
-    assert found.most_bits.bits_counted_low <= 0.001
+    assert found.worst_adaptive.right.low <= max(found.chance)
+    assert found.most_bits.bits_counted.low <= 0.001
 
 
 def test_an_attacker_is_not_given_the_code_before_the_channel_of_rows_it_is_judged_on():

@@ -92,9 +92,9 @@ def test_the_worst_class_is_chosen_on_validation_and_not_the_luckiest_on_test():
 def test_balanced_accuracy_starts_at_one_over_the_number_of_z():
     prior = np.tile([0.4, 0.35, 0.25], (2, 1))
     test = judged(3000, 2, known=0.0)
-    found, chance = exposure.balanced(test, prior)
-    assert chance == pytest.approx(1 / 3)
-    assert found.estimate == pytest.approx(chance, abs=0.03)
+    found = exposure.balanced(test, prior)
+    assert found.chance == pytest.approx(1 / 3)
+    assert found.rate.estimate == pytest.approx(found.chance, abs=0.03)
     sure = test._replace(p=np.maximum(np.eye(3)[test.z], 1e-6))
     assert exposure.balanced(sure, prior).rate.estimate == 1.0
 
@@ -117,10 +117,10 @@ def problem(n: int, *, spread: float, features: int = 3, seed: int = 0) -> Probl
 def test_an_attack_that_still_gets_better_with_data_is_said_to(features, rising):
     ran = attack_all(Question.alone(problem(1200, spread=1.0, features=features)), families=(Logistic(),))
     found = ran.curve
-    assert found.points[-1].accuracy == ran.worst_adaptive.accuracy
-    assert [point.rows for point in found.points] == pytest.approx([123, 246, 492, 984], abs=8)
+    assert found.points[-1][1].estimate == ran.worst_adaptive.right.estimate
+    assert [rows for rows, _ in found.points] == pytest.approx([123, 246, 492, 984], abs=8)
     assert found.rising is rising
-    assert found.gain == pytest.approx(found.points[-1].accuracy - found.points[-2].accuracy)
+    assert found.gain.estimate == pytest.approx(found.points[-1][1].estimate - found.points[-2][1].estimate)
 
 
 def test_an_attack_that_reads_nearly_all_has_no_curve_in_a_quick_audit():
@@ -156,8 +156,8 @@ def test_the_ensemble_joins_what_each_overlooks_and_never_looks_at_test_rows():
     kept = [attack("one", 1.0, 1.0), attack("two", 1.0, 1.0), attack("three", 50.0, 0.01)]
     made = build_ensemble(asked, kept, seed=0)
     assert set(made.row.members.split(", ")[:2]) == {"one on fresh rows", "two on fresh rows"}
-    assert made.row.accuracy > max(one.row.accuracy for one in kept[:2]) + 0.02
-    assert made.row.accuracy < 0.97
+    assert made.row.right.estimate > max(one.row.right.estimate for one in kept[:2]) + 0.02
+    assert made.row.right.estimate < 0.97
     assert build_ensemble(asked, kept[:1], seed=0) is None
 
 

@@ -52,7 +52,7 @@ def attacked(asked: Problem, *more: object) -> Findings:
 
 def at_chance(found: Findings) -> bool:
     """No better than the better chance, within the interval, and no bits learned."""
-    return found.worst_adaptive.low <= max(found.chance) and found.most_bits.bits_counted_low <= 0.01
+    return found.worst_adaptive.right.low <= max(found.chance) and found.most_bits.bits_counted.low <= 0.01
 
 
 @pytest.mark.nightly
@@ -62,14 +62,14 @@ def test_identity_scores_as_raw_data_does_for_every_family():
     clean = Released(x[: two_thirds // 2], y[: two_thirds // 2], z[: two_thirds // 2])
     found = attack_all(Question.alone(problem(x, y, z, raw=x, clean=clean)))
     by_name = {row.name: row for row in found.rows}
-    assert found.worst_adaptive.accuracy >= 0.95
+    assert found.worst_adaptive.right.estimate >= 0.95
     # A classifier of raw data, trained on raw data, is what the transfer adversary is: identity hides nothing of it.
-    assert by_name["transfer"].low <= found.worst_adaptive.accuracy <= by_name["transfer"].high + 0.03
+    assert by_name["transfer"].right.low <= found.worst_adaptive.right.estimate <= by_name["transfer"].right.high + 0.03
     assert by_name["transfer"].kind == "transfer"
-    assert found.worst_adaptive.bits > 0.7
+    assert found.worst_adaptive.bits.estimate > 0.7
     # Chance is 0.6, and all of them read 0.87 to 0.99 in three draws.
     for name in ("mixed", "inversion", "ensemble", "CNN"):
-        assert by_name[name].accuracy > 0.8, name
+        assert by_name[name].right.estimate > 0.8, name
     left_out = {
         "neighbouring rows",
         "fixed D_z",
@@ -88,7 +88,7 @@ def test_a_bit_hidden_in_a_float_is_caught():
     bits = noise.view(np.uint32)
     bits[:, 2, 5, 0] = (bits[:, 2, 5, 0] & ~np.uint32(1)) | (z ^ y).astype(np.uint32)
     floats = InputSpec("image", (8, 8, 1), "float32", 0.0, 1.0)
-    assert attacked(problem(noise, y, z, input=floats)).worst_adaptive.accuracy > 0.99
+    assert attacked(problem(noise, y, z, input=floats)).worst_adaptive.right.estimate > 0.99
 
 
 @pytest.mark.nightly  # by day a bit in a float, above
@@ -105,10 +105,10 @@ def test_a_trigger_patch_is_found_at_its_strength(anywhere):
     asked = problem(noise, y, z, theta=np.full((2, 2), 0.5))
     worst = attacked(asked, *((PlainCNN(),) if anywhere else ())).worst_adaptive
     # Marked ones are known, of the others two thirds are z = 0.
-    assert worst.accuracy == pytest.approx(0.25 + 0.75 * 2 / 3, abs=0.035)
-    assert worst.tpr == pytest.approx(0.5, abs=0.08)
-    assert worst.tpr_rows > 400
-    assert worst.worst_class_chance in (0.0, 0.5, 1.0) or worst.worst_class > worst.worst_class_chance
+    assert worst.right.estimate == pytest.approx(0.25 + 0.75 * 2 / 3, abs=0.035)
+    assert worst.recognised.rate.estimate == pytest.approx(0.5, abs=0.08)
+    assert worst.recognised.rows > 400
+    assert worst.worst_class.chance in (0.0, 0.5, 1.0) or worst.worst_class.rate.estimate > worst.worst_class.chance
 
 
 def test_a_generator_that_copies_a_hundredth_of_the_frames_is_seen_in_bits():
@@ -122,9 +122,9 @@ def test_a_generator_that_copies_a_hundredth_of_the_frames_is_seen_in_bits():
     sent[copied] = x[copied]
     vectors = InputSpec("vector", (6,), "float32", None, None)
     found = attacked(problem(sent, y, z, input=vectors, theta=np.full((2, 2), 0.5)))
-    assert found.most_bits.bits_counted == pytest.approx(0.01, abs=0.003)
-    assert found.most_bits.bits_counted_low > 0.005
-    assert found.most_bits.tpr == pytest.approx(0.01, abs=0.005)
+    assert found.most_bits.bits_counted.estimate == pytest.approx(0.01, abs=0.003)
+    assert found.most_bits.bits_counted.low > 0.005
+    assert found.most_bits.recognised.rate.estimate == pytest.approx(0.01, abs=0.005)
 
 
 def test_constants_are_at_chance():
@@ -132,9 +132,11 @@ def test_constants_are_at_chance():
     found = attack_all(Question.alone(problem(np.full_like(x, 7), y, z)), families=(*CHEAP, BatchNormMLP()))
     assert at_chance(found)
     adaptive = [row for row in found.rows if row.kind == "adaptive"]
-    assert [row.accuracy for row in adaptive] == [pytest.approx(found.chance.majority)] * len(adaptive)
-    assert [row.balanced for row in adaptive] == [pytest.approx(0.5, abs=0.02)] * len(adaptive)
-    assert [row.worst_class for row in adaptive] == [pytest.approx(row.worst_class_chance) for row in adaptive]
+    assert [row.right.estimate for row in adaptive] == [pytest.approx(found.chance.majority)] * len(adaptive)
+    assert [row.balanced.rate.estimate for row in adaptive] == [pytest.approx(0.5, abs=0.02)] * len(adaptive)
+    assert [row.worst_class.rate.estimate for row in adaptive] == [
+        pytest.approx(row.worst_class.chance) for row in adaptive
+    ]
     assert "code counts are exact" in {left.name: left.reason for left in found.not_run}["BatchNorm MLP"]
     assert found.curve.rising is False
 
@@ -148,5 +150,5 @@ def test_an_output_beside_the_frame_is_attacked_too():
         for name in ("fit", "stop", "choose", "test")
     }
     found = attacked(replace(leaky, **parts), BatchNormMLP())
-    by_name = {row.name: row.accuracy for row in found.rows}
+    by_name = {row.name: row.right.estimate for row in found.rows}
     assert {name for name, accuracy in by_name.items() if accuracy < 0.99} == set()

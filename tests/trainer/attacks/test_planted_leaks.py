@@ -12,12 +12,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edgeveil.trainer.attacks import parts as strata
 from edgeveil.trainer.attacks import rows as rows_
 from edgeveil.trainer.attacks.exposure import Judged
 from edgeveil.trainer.attacks.families import parities
 from edgeveil.trainer.attacks.findings import Scored, answers, score
-from edgeveil.trainer.attacks.parts import Labels, Part, parts
+from edgeveil.trainer.attacks.parts import Labels, Part, part, parts, surest
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.attacks.rows import Question
@@ -84,7 +83,7 @@ def test_a_planted_leak_is_found_by_its_family_and_its_absence_by_none(leak, fam
     assert family in planted.LEAKS[leak].found_by
     problem = planted.problem(release(leak, larger=larger), BUDGET)
     found = attacked(problem, family)
-    assert found.row.bits_counted > bits
+    assert found.row.bits_counted.estimate > bits
     assert p_value(found, problem) == 1 / 1000
     nothing = planted.problem(release(leak, strength=0.0, larger=larger), BUDGET)
     assert p_value(attacked(nothing, family), nothing) > 0.01
@@ -144,7 +143,9 @@ def test_the_rows_beside_are_those_before_and_after():
 @pytest.mark.parametrize("leak", ["parity of two", "parity of three"])
 def test_a_weak_parity_is_found_and_no_other_family_sees_it(leak):
     problem = planted.problem(release(leak, strength=0.3, rows=6000, larger=2), BUDGET)
-    assert attacked(problem, "parities of bits").row.bits_counted == pytest.approx(planted.bits_of(0.3), abs=0.03)
+    assert attacked(problem, "parities of bits").row.bits_counted.estimate == pytest.approx(
+        planted.bits_of(0.3), abs=0.03
+    )
     for family in ("logistic regression", "gradient boosting", "lowest bits"):
         assert p_value(attacked(problem, family), problem) > 0.01, family
 
@@ -157,11 +158,11 @@ def test_about_few_people_the_surest_twentieth_is_known():
     assert by_name["twentieth with the largest gain"].p < 0.01
     assert by_name["twentieth with the largest gain"].bits.estimate > 0.25
     choose, test = (judged(found, problem, part) for part in ("choose", "test"))
-    assert found.row.accuracy < found.row.high < 0.7  # on average it hardly shows
-    sure = strata.stratum(test, strata.surest(choose, test, problem.counted), problem.counted)
-    assert sure.rate.estimate > 0.9
-    assert sure.rate.low > sure.chance
-    assert 0.02 < sure.share < 0.09
+    assert found.row.right.estimate < found.row.right.high < 0.7  # on average it hardly shows
+    sure = part("", "surest", test, surest(choose, test, problem.counted), problem.counted)
+    assert sure.right.estimate > 0.9
+    assert sure.right.low > sure.chance
+    assert 0.02 < sure.rows / len(test.z) < 0.09
     assert sure.chance == pytest.approx(0.6, abs=0.15)
 
 
@@ -169,9 +170,8 @@ def test_where_nothing_leaks_the_surest_twentieth_is_at_chance():
     problem = planted.problem(release("few people", rows=6000, strength=0.0), BUDGET)
     found = attacked(problem, "logistic regression")
     choose, test = (judged(found, problem, part) for part in ("choose", "test"))
-    rows = strata.surest(choose, test, problem.counted)
-    sure = strata.stratum(test, rows, problem.counted)
-    assert sure.rate.low <= sure.chance
+    sure = part("", "surest", test, surest(choose, test, problem.counted), problem.counted)
+    assert sure.right.low <= sure.chance
     assert not any(one.p is not None and one.p <= 0.01 for one in parts_of(found, problem))
 
 
@@ -180,15 +180,18 @@ def test_rows_with_a_wrong_label_are_reported_apart():
     problem = planted.problem(made, BUDGET)
     found = attacked(problem, "wrong labels")
     right = problem.test.also.argmax(axis=1) == problem.test.y
-    by_label = strata.by_label(judged(found, problem, "test"), right, problem.counted, problem.counted)
-    assert by_label["wrong label"].rate.low > 0.85
-    assert by_label["wrong label"].bits.low > 0.5
-    assert by_label["right label"].rate.low <= by_label["right label"].chance
+    of_right, of_wrong = (
+        part("", "label", judged(found, problem, "test"), np.flatnonzero(rows), problem.counted)
+        for rows in (right, ~right)
+    )
+    assert of_wrong.right.low > 0.85
+    assert of_wrong.bits.low > 0.5
+    assert of_right.right.low <= of_right.chance
     apart = {one.name: one for one in parts_of(found, problem)}
     assert apart["wrong label"].p < 0.01
-    assert apart["wrong label"].rows == by_label["wrong label"].rows
+    assert apart["wrong label"].rows == of_wrong.rows
     assert apart["right label"].p is None
-    assert by_label["wrong label"].rows + by_label["right label"].rows == len(problem.test)
+    assert of_wrong.rows + of_right.rows == len(problem.test)
 
 
 @pytest.mark.parametrize("leak", ["checkerboard", pytest.param("parity of two", marks=pytest.mark.nightly)])
@@ -200,7 +203,7 @@ def test_what_leaks_of_fresh_rows_alone_takes_fresh_rows_to_find(leak):
     blind = planted.problem(fresh, BUDGET, own=trained_on)
     assert p_value(attacked(blind, family), blind) > 0.01
     seeing = planted.problem(fresh, BUDGET, own=release(leak, seed=7))
-    assert attacked(seeing, family).row.bits_counted > 0.9
+    assert attacked(seeing, family).row.bits_counted.estimate > 0.9
 
 
 @pytest.mark.nightly

@@ -139,7 +139,7 @@ def test_an_installed_adversary_is_one_of_the_registry(install, group):
     install("FirstValue", group=group)
     assert [family.name for family in adversaries()] == [*before, "first value"]
     found = attack_all(Question.alone(problem()), families=adversaries()[-1:])
-    assert found.rows[0].accuracy > 0.95
+    assert found.rows[0].right.estimate > 0.95
     assert found.curve is not None
 
 
@@ -178,4 +178,4 @@ def test_the_example_of_the_documentation_is_found_and_attacks(monkeypatch):
     family = adversaries()[-1]
     found = attack_all(Question.alone(problem()), families=(family,), curve=False)
     assert found.rows[0].name == "15 nearest"
-    assert found.rows[0].accuracy > 0.9
+    assert found.rows[0].right.estimate > 0.9

@@ -156,14 +156,14 @@ def test_the_code_of_a_frame_alone_is_looked_up_unless_it_is_under_noise(noise, 
     z = np.arange(n) % 2
     labels = SimpleNamespace(y=z, z=z, cluster=None)
     dataset = SimpleNamespace(rows=lambda _: labels, input=SimpleNamespace(shape=SHAPE, dtype="uint8"))
-    perturbed = perturbing._perturbed([frame], outputs, outputs, found, {"donors": donors}, dataset, np.arange(n), {})
+    about = {"donors": donors}, outputs, found, dataset, np.arange(n), {}
+    perturbed = perturbing._perturbed({"outputs": [frame], "input": {}}, *about)
     codes = perturbed.released.codes
     assert (codes is not None) == expected
     if expected:
-        label, outputs = {"name": "label", "kind": "label"}, {**outputs, "label": sent}
-        beside = perturbing._perturbed(
-            [frame, label], outputs, outputs, found, {"donors": donors}, dataset, np.arange(n), {}
-        )
+        label, more = {"name": "label", "kind": "label"}, {**outputs, "label": sent}
+        about = {"donors": donors}, more, found, dataset, np.arange(n), {}
+        beside = perturbing._perturbed({"outputs": [frame, label], "input": {}}, *about)
         assert beside.released.codes is None  # the class leaves anyway, and is all there is
         assert np.array_equal(codes.received, sent)
         assert len(set(values(perturbed.released, few=True))) == 4  # counted as codes, not as sixteen pictures

@@ -5,8 +5,8 @@ import pytest
 from edgeveil.edge_runtime.stages.duchi_l2 import ball_bound
 from edgeveil.edge_runtime.stages.duchi_linf import cube_bound
 from edgeveil.edge_runtime.stages.hybrid import moment
-from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.perturbers import local
+from edgeveil.trainer.train import expected_error
 
 
 def test_the_bounds_are_those_of_the_paper():
@@ -28,6 +28,6 @@ def test_hybrid_where_one_value_is_measured():
 
 
 def test_errors_fall_with_the_root_of_devices():
-    found = intervals.expected_error(77.03, 11)
+    found = expected_error(77.03, 11)
     assert found["100000"]["largest"] == pytest.approx(0.0533, rel=0.01)
     assert found["1000"]["one"] == pytest.approx(10 * found["100000"]["one"], rel=0.01)

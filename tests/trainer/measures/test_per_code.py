@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edgeveil.trainer.measures.per_code import DRAWS, drawn_counts, lower_end, per_code, upper_end
+from edgeveil.trainer.measures.per_code import DRAWS, drawn_counts, ends, per_code
 
 SHAPE = (2, 8, 3)
 
@@ -91,8 +91,9 @@ def test_a_draw_takes_one_row_of_each_unit():
 
 def test_ends_are_those_of_clopper_and_pearson():
     hits, trials = np.array([[0.0, 3.0, 10.0]]), np.array([[10.0, 10.0, 10.0]])
-    np.testing.assert_allclose(upper_end(hits, trials, error=0.025), [0.308497, 0.652453, 1.0], atol=1e-6)
-    np.testing.assert_allclose(lower_end(hits, trials, error=0.025), [0.0, 0.066740, 0.691503], atol=1e-6)
+    low, high = ends(hits, trials, 0.025)
+    np.testing.assert_allclose(high, [0.308497, 0.652453, 1.0], atol=1e-6)
+    np.testing.assert_allclose(low, [0.0, 0.066740, 0.691503], atol=1e-6)
 
 
 def test_a_code_never_seen_is_counted_as_such():

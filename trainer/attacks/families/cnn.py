@@ -12,7 +12,10 @@ def plain_trunk(frame: Any, widen: int) -> Any:
     from keras import layers
 
     x, width = frame, 12 * widen
-    for _ in range(_halvings(frame.shape)):
+    size, halvings = min(frame.shape[1:3]), 0
+    while size > 5 and halvings < 3:
+        size, halvings = (size + 1) // 2, halvings + 1
+    for _ in range(halvings):
         x = layers.Conv2D(width, 3, padding="same", activation="relu")(x)
         x = layers.MaxPooling2D(2, padding="same")(x)
         width = min(48 * widen, width * 2)
@@ -32,13 +35,6 @@ def batch_norm_trunk(frame: Any, widen: int) -> Any:
     x = layers.Dropout(0.2)(layers.Flatten()(x))
     x = layers.Dense(128 * widen, use_bias=False)(x)
     return layers.ReLU()(layers.BatchNormalization(momentum=0.9)(x))
-
-
-def _halvings(shape: tuple[int | None, ...]) -> int:
-    size, count = min(int(shape[1] or 1), int(shape[2] or 1)), 0
-    while size > 5 and count < 3:
-        size, count = (size + 1) // 2, count + 1
-    return count
 
 
 def _block(x: Any, width: int, strides: int) -> Any:

@@ -9,20 +9,18 @@ knows the channel: both see c' alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
-from scipy import stats
 
 from edgeveil.trainer.attacks.problem import MOST_VALUES, Codes, Problem, Released, keys
-from edgeveil.trainer.attacks.protocol import Adaptive
-from edgeveil.trainer.datasets.base import Part
-from edgeveil.trainer.measures import attack_metrics, certificate, intervals
+from edgeveil.trainer.attacks.protocol import Adaptive, Learned
 from edgeveil.trainer.measures.certificate import released_counts
 from edgeveil.trainer.measures.enough import ROWS_OF_A_VALUE
 from edgeveil.trainer.measures.intervals import count
 
+WEIGHT = 4.0  # rows that P(z|y) counts for, where it is not chosen
 SHRINKAGE = (0.5, 2.0, 8.0, 32.0)  # rows that P(z|y) counts for; the best by cross-entropy on held-out rows is taken
 
 
@@ -35,22 +33,20 @@ class CodeCounts(Adaptive):
 
     def why_not(self, problem: Problem) -> str | None:
         """Outputs that do not repeat are not codes."""
-        count = len(set(values(problem.fit, few=problem.few_values)))
-        if count > MOST_VALUES or len(problem.fit) < ROWS_OF_A_VALUE * count:
-            what = "frames" if problem.fit.also is None else "codes"
-            return f"{count:,} different {what} in {len(problem.fit):,} rows are no codes to count"
-        return None
+        different, rows = len(set(values(problem.fit, few=problem.few_values))), len(problem.fit)
+        if different <= MOST_VALUES and rows >= ROWS_OF_A_VALUE * different:
+            return None
+        what = "frames" if problem.fit.also is None else "codes"
+        return f"{different:,} different {what} in {rows:,} rows are no codes to count"
 
-    def fit(self, problem: Problem, _seed: int) -> CodeAttack:
+    def fit(self, problem: Problem, _seed: int) -> Learned:
         """Count z by y and code on the training rows."""
         fit = problem.fit
         places = {value: place for place, value in enumerate(sorted(set(values(fit, few=problem.few_values))))}
         counts = np.zeros((*problem.counted.shape[:1], len(places) + 1, problem.z_classes))
 
-        def code(part: Released) -> np.ndarray:
-            return np.array(
-                [places.get(value, len(places)) for value in values(part, few=problem.few_values)]
-            )  # the last: not in training
+        def code(part: Released) -> np.ndarray:  # the last: not in training
+            return np.array([places.get(value, len(places)) for value in values(part, few=problem.few_values)])
 
         np.add.at(counts, (fit.y, code(fit), fit.z), 1.0)
         return _counted(problem, counts, code)
@@ -76,25 +72,12 @@ class BayesKnowingChannel(Adaptive):
             return "the codes before the channel were not given"
         return None
 
-    def fit(self, problem: Problem, _seed: int) -> CodeAttack:
+    def fit(self, problem: Problem, _seed: int) -> Learned:
         """Count n(y, c, z) on the training rows and send the counts through Q."""
         codes = cast(Codes, problem.fit.codes)  # why_not checked
         channel, sent = cast(np.ndarray, codes.channel), cast(np.ndarray, codes.sent)
         counts = through_channel(problem.fit, sent, channel, problem.theta.shape)
         return _counted(problem, counts, lambda part: cast(Codes, part.codes).received)
-
-
-@dataclass(frozen=True)
-class CodeAttack:
-    """``table`` (classes of y, codes, classes of z) is P(z | y, code); ``code`` numbers the code of each row."""
-
-    table: np.ndarray
-    code: Callable[[Released], np.ndarray]
-    train_samples: int
-
-    def probabilities(self, part: Released) -> np.ndarray:
-        """P(z | y, code) of each row."""
-        return self.table[part.y, self.code(part)]
 
 
 def through_channel(part: Released, sent: np.ndarray, channel: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
@@ -109,13 +92,14 @@ def shrunk(counts: np.ndarray, prior: np.ndarray, weight: float) -> np.ndarray:
     return more / more.sum(axis=2, keepdims=True)
 
 
-def _counted(problem: Problem, counts: np.ndarray, code: Callable[[Released], np.ndarray]) -> CodeAttack:
-    """The attack by ``counts`` (Y, C, Z), with the shrinkage that does best on the stopping rows."""
+def _counted(problem: Problem, counts: np.ndarray, code: Callable[[Released], np.ndarray]) -> Learned:
+    """The attack by ``counts`` (Y, C, Z), with the shrinkage that does best on the stopping rows; ``code`` numbers that
+    of each row."""
     stop = problem.stop
     tables = [shrunk(counts, problem.counted, weight) for weight in SHRINKAGE]
     stopping = stop.y, code(stop), stop.z
     best = min(tables, key=lambda table: -np.log(table[stopping]).sum())
-    return CodeAttack(best, code, len(problem.fit))
+    return Learned(lambda part: best[part.y, code(part)], len(problem.fit))
 
 
 def values(part: Released, *, few: bool) -> list[bytes]:
@@ -125,65 +109,3 @@ def values(part: Released, *, few: bool) -> list[bytes]:
         return keys(replace(part, x=part.codes.received[:, None]))
     alone = part.also is not None and not few
     return keys(replace(part, x=np.zeros((len(part), 0))) if alone else part)
-
-
-# Attacks by counting codes on the other folds of the same rows: rows that no codebook was learned on.
-
-FOLDS = 5
-WEIGHT = 4.0  # rows that the prior counts for
-SHUFFLES = 40
-
-
-def cross_validated(
-    part: Part, code: np.ndarray, prior: np.ndarray, *, codes: int, chance: float, rng: np.random.Generator
-) -> dict[str, float]:
-    """Right answers and AUC of an attack on each row by counts on the other folds of the same rows.
-
-    Clusters stay whole: with frames of one recording in two folds, the recording would be counted and not z. But
-    leaving a recording out takes its person from the counts, and with few recordings an attack is then right less often
-    than a guess where there is no leak. So with clusters its ``accuracy`` is ``chance`` plus its gain over itself with
-    z shuffled over whole clusters (``null``, whose spread gives the interval), its AUC likewise.
-    """
-    scores = attacked(_counted_elsewhere(part, part.z, code, prior, codes, rng), part)
-    if part.cluster is None:
-        return scores
-    nulls = [
-        attacked(_counted_elsewhere(part, z, code, prior, codes, rng), replace(part, z=z))
-        for z in certificate.shuffled_labels(part.z, part.y, shuffles=SHUFFLES, rng=rng, cluster=part.cluster)
-    ]
-    by_chance = np.array([one["accuracy"] for one in nulls])
-    null, null_auc = float(by_chance.mean()), float(np.mean([one["auc"] for one in nulls]))
-    gained = scores["accuracy"] - null
-    half = float(stats.norm.ppf(0.975) * by_chance.std(ddof=1))
-    ends = {"accuracy": gained, "low": gained - half, "high": gained + half}
-    return {
-        **{name: float(np.clip(chance + end, 0, 1)) for name, end in ends.items()},
-        "auc": float(np.clip(scores["auc"] - null_auc + 0.5, 0, 1)),
-        "null": null,
-    }
-
-
-def _counted_elsewhere(
-    part: Part, z: np.ndarray, code: np.ndarray, prior: np.ndarray, codes: int, rng: np.random.Generator
-) -> np.ndarray:
-    """P(z | y, code) (n, classes of z) of each row, counted on the other folds."""
-    unit = intervals.unit_numbers(len(part), part.cluster)
-    fold = rng.permutation(int(unit.max()) + 1)[unit] % FOLDS
-    p = np.empty((len(part), prior.shape[1]))
-    for number in range(FOLDS):
-        rest, mine = fold != number, fold == number
-        shape = (prior.shape[0], codes, prior.shape[1])
-        counts = intervals.count(part.y[rest], code[rest], z[rest], shape=shape)
-        p[mine] = shrunk(counts, prior, WEIGHT)[part.y[mine], code[mine]]
-    return p
-
-
-def attacked(p: np.ndarray, part: Part) -> dict[str, float]:
-    """Right answers of probabilities p (n, classes of z) with their interval, and the AUC within y."""
-    right = intervals.rate(p.argmax(axis=1) == part.z, part.cluster)
-    return {
-        "accuracy": right.estimate,
-        "low": right.low,
-        "high": right.high,
-        "auc": attack_metrics.auc_within_y(p, part.y, part.z),
-    }

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from edgeveil.trainer.attacks import features
-from edgeveil.trainer.attacks.families.networks import NetworkAttack, counting_stands_in, join_late, learn
+from edgeveil.trainer.attacks.families.networks import counting_stands_in, join_late, learn
 from edgeveil.trainer.attacks.problem import Problem, Released
-from edgeveil.trainer.attacks.protocol import Adaptive
+from edgeveil.trainer.attacks.protocol import Adaptive, Learned
 
 
 class FineTuned(Adaptive):
@@ -26,7 +26,7 @@ class FineTuned(Adaptive):
             return "the run has no sensitive classifier"
         return counting_stands_in(problem)
 
-    def fit(self, problem: Problem, seed: int) -> NetworkAttack:
+    def fit(self, problem: Problem, seed: int) -> Learned:
         """Train all of D_z's weights on ``fit``, stopped on ``stop``."""
         import keras
 
@@ -40,8 +40,7 @@ class FineTuned(Adaptive):
             start = np.log(problem.base(part)) - (share - share.max())
             return [features.unit(problem, part), features.side(problem, part), start.astype(np.float32)]
 
-        rows = learn(model, look, problem.fit, problem.stop, problem.budget, rate=7e-4)
-        return NetworkAttack(model, look, rows)
+        return learn(model, look, problem.fit, problem.stop, problem.budget, rate=7e-4)
 
 
 def _from(problem: Problem, sensitive: Any, side_width: int) -> Any:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from scipy import special
 
 from edgeveil.trainer.attacks import features
 from edgeveil.trainer.attacks.families.networks import logits
 from edgeveil.trainer.attacks.problem import Problem, Released
-from edgeveil.trainer.attacks.protocol import Kind
+from edgeveil.trainer.attacks.protocol import Kind, Learned
 
 
 class Fixed:
@@ -26,22 +24,13 @@ class Fixed:
         """It needs a sensitive classifier."""
         return "the run has no sensitive classifier" if problem.sensitive is None else None
 
-    def fit(self, problem: Problem, _seed: int) -> FixedAttack:
-        """Nothing is learned: D_z as the run left it."""
-        return FixedAttack(problem, 0 if problem.clean is None else len(problem.clean))
+    def fit(self, problem: Problem, _seed: int) -> Learned:
+        """Nothing is learned: D_z as the run left it, without the z that theta_y rules out (the D_z(x|y) of eq. 8)."""
 
+        def probabilities(part: Released) -> np.ndarray:
+            return masked(logits(problem.sensitive, features.unit(problem, part)), problem.theta[part.y])
 
-@dataclass(frozen=True)
-class FixedAttack:
-    """D_z's logits with the z that theta_y rules out removed (the D_z(x|y) of eq. 8)."""
-
-    problem: Problem
-    train_samples: int
-
-    def probabilities(self, part: Released) -> np.ndarray:
-        """D_z(z | x', y) of each row."""
-        answers = logits(self.problem.sensitive, features.unit(self.problem, part))
-        return masked(answers, self.problem.theta[part.y])
+        return Learned(probabilities, 0 if problem.clean is None else len(problem.clean))
 
 
 def masked(answers: np.ndarray, allowed: np.ndarray) -> np.ndarray:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
-
-import numpy as np
 
 from edgeveil.trainer.attacks import features
-from edgeveil.trainer.attacks.families.boosting import MOST_CLASSES
-from edgeveil.trainer.attacks.families.estimator import EstimatorAttack
+from edgeveil.trainer.attacks.families.estimator import MOST_CLASSES, behind, forest
 from edgeveil.trainer.attacks.problem import Problem
-from edgeveil.trainer.attacks.protocol import Adaptive
+from edgeveil.trainer.attacks.protocol import Adaptive, Learned
 
 
 class Forest(Adaptive):
@@ -28,17 +24,10 @@ class Forest(Adaptive):
             return "gradient boosting stands for trees in the quick audit"
         return None
 
-    def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
+    def fit(self, problem: Problem, seed: int) -> Learned:
         """Train on ``fit`` and ``stop`` together: a forest needs no stopping."""
         problem = problem.capped(problem.budget.rows)
         view = partial(features.everything, problem)
         training = problem.training()
         model = forest(view(training), training.z, problem.budget.trees, seed)
-        return EstimatorAttack(model, view, problem.z_classes, len(training))
-
-
-def forest(x: np.ndarray, z: np.ndarray, trees: int, seed: int) -> Any:
-    """A random forest with at least two rows in each leaf."""
-    from sklearn.ensemble import RandomForestClassifier
-
-    return RandomForestClassifier(trees, min_samples_leaf=2, n_jobs=2, random_state=seed).fit(x, z)
+        return behind(view, model, problem, len(training))

@@ -9,18 +9,10 @@ from typing import Any
 import numpy as np
 
 from edgeveil.trainer.attacks import features
-from edgeveil.trainer.attacks.families.networks import (
-    NetworkAttack,
-    affordable,
-    descend,
-    logits,
-    plain_stands_in,
-    seen,
-    train,
-)
+from edgeveil.trainer.attacks.families.networks import affordable, descend, logits, plain_stands_in, seen, train
 from edgeveil.trainer.attacks.families.transfer import trunk_for
 from edgeveil.trainer.attacks.problem import Problem, Released
-from edgeveil.trainer.attacks.protocol import Adaptive
+from edgeveil.trainer.attacks.protocol import Adaptive, Learned
 
 
 class Inversion(Adaptive):
@@ -34,15 +26,19 @@ class Inversion(Adaptive):
         """It needs pairs (x', x) to learn from."""
         return "no pairs (x', x) were given" if problem.fit.raw is None else plain_stands_in(problem)
 
-    def fit(self, problem: Problem, seed: int) -> NetworkAttack:
+    def fit(self, problem: Problem, seed: int) -> Learned:
         """Learn the way back and the recogniser on the rows of ``fit``, each stopped on ``stop``, on half a budget."""
         budget = replace(problem.budget, macs=problem.budget.macs / 2)
         problem = replace(problem.capped(problem.budget.rows), budget=budget)
         reconstruct = invert(problem, seed)
         fit, stop = problem.fit.unperturbed(), problem.stop.unperturbed()
         recogniser = train(problem, trunk_for(problem), seed, fit=fit, stop=stop, rate=2e-3)
+
         # The recogniser sees the reconstruction and y alone.
-        return replace(recogniser, look=lambda part: recogniser.look(replace(part, x=reconstruct(part), also=None)))
+        def probabilities(part: Released) -> np.ndarray:
+            return recogniser.probabilities(replace(part, x=reconstruct(part), also=None))
+
+        return replace(recogniser, probabilities=probabilities)
 
 
 def invert(problem: Problem, seed: int) -> Callable[[Released], np.ndarray]:
@@ -58,15 +54,11 @@ def invert(problem: Problem, seed: int) -> Callable[[Released], np.ndarray]:
     goal = features.unit(problem, fit.unperturbed())
     model = _network(problem, features.side(problem, fit).shape[1], goal)
     rows, epochs = affordable(model, len(fit), problem.budget)
-    descend(
-        model,
-        (seen(problem, standard, fit.take(slice(rows))), goal[:rows]),
-        (seen(problem, standard, stop), features.unit(problem, stop.unperturbed())),
-        loss=keras.losses.MeanSquaredError(),
-        epochs=epochs,
-        budget=problem.budget,
-        rate=2e-3,
-    )
+
+    learn = seen(problem, standard, fit.take(slice(rows))), goal[:rows]
+    held = seen(problem, standard, stop), features.unit(problem, stop.unperturbed())
+    loss = keras.losses.MeanSquaredError()
+    descend(model, learn, held, loss=loss, epochs=epochs, budget=problem.budget, rate=2e-3)
 
     def reconstruct(part: Released) -> np.ndarray:
         u = logits(model, *seen(problem, standard, part))

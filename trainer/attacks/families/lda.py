@@ -5,7 +5,6 @@ With many values of z and few rows of each (faces: 38 people, 14 pictures a pers
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from edgeveil.trainer.attacks import features
 from edgeveil.trainer.attacks.families.estimator import log_loss, predicted
 from edgeveil.trainer.attacks.problem import Problem, Released
-from edgeveil.trainer.attacks.protocol import Adaptive
+from edgeveil.trainer.attacks.protocol import Adaptive, Learned
 
 COMPONENTS = 120
 LEAST = 1e-6  # of P(z|y), where a z was not counted with a y
@@ -26,7 +25,7 @@ class ShrinkageLDA(Adaptive):
     order = 4
     swept = True
 
-    def fit(self, problem: Problem, seed: int) -> Discriminants:
+    def fit(self, problem: Problem, seed: int) -> Learned:
         """Fit the components and the discriminants to all training rows.
 
         Of both ways the one is taken that has the lower loss on ``stop`` when it has learned from ``fit`` alone.
@@ -49,42 +48,31 @@ class ShrinkageLDA(Adaptive):
         return _discriminants(problem, pca, scores, training, losses[1] < losses[0])
 
 
-@dataclass(frozen=True)
-class Discriminants:
+def _discriminants(problem: Problem, pca: Any, scores: np.ndarray, rows: Released, over_all: bool) -> Learned:
     """One discriminant per y; where y had too little to learn from, the counted P(z|y).
 
     With ``over_all`` it is the same one for each y, of equal shares of every z, and P(z|y) weighs what it reads.
     """
-
-    problem: Problem
-    pca: Any
-    models: dict[int, Any]
-    over_all: bool
-    train_samples: int
-
-    def probabilities(self, part: Released) -> np.ndarray:
-        """P(z | x', y) of each row, from the discriminant of its y."""
-        scores = self.pca.transform(_features(self.problem, part))
-        base = self.problem.base(part)
-        out = base.copy()
-        for y, model in self.models.items():
-            rows = np.flatnonzero(part.y == y)
-            if len(rows):
-                out[rows] = predicted(model, scores[rows], out.shape[1])
-        if self.over_all:
-            out *= np.maximum(base, LEAST)
-            out /= out.sum(axis=1, keepdims=True)
-        return out
-
-
-def _discriminants(problem: Problem, pca: Any, scores: np.ndarray, rows: Released, over_all: bool) -> Discriminants:
     values = range(len(problem.theta))
     if over_all:
         models = dict.fromkeys(values, _fitted(scores, rows.z, np.ones(len(rows), bool), equal=True))
     else:
         models = {y: _fitted(scores, rows.z, rows.y == y) for y in values}
     able = {y: model for y, model in models.items() if model is not None}
-    return Discriminants(problem, pca, able, over_all and bool(able), len(rows))
+
+    def probabilities(part: Released) -> np.ndarray:
+        scores, base = pca.transform(_features(problem, part)), problem.base(part)
+        out = base.copy()
+        for y, model in able.items():
+            of_y = np.flatnonzero(part.y == y)
+            if len(of_y):
+                out[of_y] = predicted(model, scores[of_y], out.shape[1])
+        if over_all and able:
+            out *= np.maximum(base, LEAST)
+            out /= out.sum(axis=1, keepdims=True)
+        return out
+
+    return Learned(probabilities, len(rows))
 
 
 def _fitted(scores: np.ndarray, z: np.ndarray, rows: np.ndarray, equal: bool = False) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from edgeveil.trainer.attacks import features
-from edgeveil.trainer.attacks.families.estimator import EstimatorAttack, log_loss
+from edgeveil.trainer.attacks.families.estimator import behind, log_loss
 from edgeveil.trainer.attacks.problem import Problem, Released
-from edgeveil.trainer.attacks.protocol import Adaptive
+from edgeveil.trainer.attacks.protocol import Adaptive, Learned
 
 STRENGTHS = (0.003, 0.03, 0.3)  # inverse ridge penalties; the best on the stopping rows is kept
 
@@ -18,7 +18,7 @@ class Logistic(Adaptive):
     name = "logistic regression"
     order = 3
 
-    def fit(self, problem: Problem, _seed: int) -> EstimatorAttack:
+    def fit(self, problem: Problem, _seed: int) -> Learned:
         """Fit each strength on ``fit`` and keep the one with the smallest log-loss on ``stop``."""
         from sklearn.linear_model import LogisticRegression
 
@@ -31,5 +31,5 @@ class Logistic(Adaptive):
 
         seen = view(fit)
         models = [LogisticRegression(C=c, max_iter=200, tol=1e-3).fit(seen, fit.z) for c in STRENGTHS]
-        attacks = [EstimatorAttack(model, view, problem.z_classes, len(fit) + len(stop)) for model in models]
+        attacks = [behind(view, model, problem, len(fit) + len(stop)) for model in models]
         return min(attacks, key=lambda attack: log_loss(attack.probabilities(stop), stop.z))

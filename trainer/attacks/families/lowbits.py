@@ -11,11 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from edgeveil.trainer.attacks import features
-from edgeveil.trainer.attacks.families.boosting import MOST_CLASSES, boosted
-from edgeveil.trainer.attacks.families.estimator import EstimatorAttack, View
-from edgeveil.trainer.attacks.families.forest import forest
+from edgeveil.trainer.attacks.families.estimator import trees
 from edgeveil.trainer.attacks.problem import Problem, Released
-from edgeveil.trainer.attacks.protocol import Adaptive
+from edgeveil.trainer.attacks.protocol import Adaptive, Learned
 
 KEPT = 48
 
@@ -26,7 +24,7 @@ class LowBits(Adaptive):
     name = "lowest bits"
     order = 5
 
-    def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
+    def fit(self, problem: Problem, seed: int) -> Learned:
         """Screen the bits on ``fit``, then train trees on those kept, stopped on ``stop``."""
         problem = problem.capped(problem.budget.rows)
         levels = features.Levels.from_samples(problem.fit.x)
@@ -42,16 +40,6 @@ class LowBits(Adaptive):
             return np.concatenate([bits, features.side(problem, part)], axis=1)
 
         return trees(problem, view, seed)
-
-
-def trees(problem: Problem, view: View, seed: int) -> EstimatorAttack:
-    """Boosted trees on ``view``, stopped on ``stop``; a forest, where z has many values."""
-    fit, stop = problem.fit, problem.stop
-    if problem.z_classes <= MOST_CLASSES:
-        model = boosted(view(fit), fit.z, view(stop), stop.z, problem.budget.trees, seed)
-    else:
-        model = forest(view(fit), fit.z, problem.budget.trees, seed)
-    return EstimatorAttack(model, view, problem.z_classes, len(fit) + len(stop))
 
 
 def screened(bits: np.ndarray, y: np.ndarray, z: np.ndarray, kept: int = KEPT) -> np.ndarray:

@@ -14,12 +14,12 @@ import numpy as np
 from scipy import sparse, stats
 
 from edgeveil.trainer.attacks import features
-from edgeveil.trainer.attacks.families.estimator import EstimatorAttack
-from edgeveil.trainer.attacks.families.networks import counting_stands_in
+from edgeveil.trainer.attacks.families.estimator import behind
+from edgeveil.trainer.attacks.families.networks import Learner
 from edgeveil.trainer.attacks.families.parities import EVERY_PLANE, columns, contrasts_of, higher, picked, weights
 from edgeveil.trainer.attacks.features import Levels
 from edgeveil.trainer.attacks.problem import Problem, Released
-from edgeveil.trainer.attacks.protocol import Adaptive
+from edgeveil.trainer.attacks.protocol import Learned
 
 FEWEST_MARKED, MOST_MARKED = 20, 0.1  # rows of ``fit``; share of them
 TAILS = (0.005, 0.01, 0.02)  # of the rows, at each end of a value's range: a mark that is rarer than its tail hides
@@ -28,18 +28,13 @@ FEWEST_ROWS = 2048  # searched, however large the frames
 MOST_STEPS, MOST_SCORES = 2e9, 2e7  # multiply-adds of the search; marks times bits
 
 
-class MarkedRows(Adaptive):
+class MarkedRows(Learner):
     """Bits that depend on z only in the few rows that a rare value marks; a linear model."""
 
     name = "marked rows"
     order = 24
-    seeded = True
 
-    def why_not(self, problem: Problem) -> str | None:
-        """Counting is exact where few values occur."""
-        return counting_stands_in(problem)
-
-    def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
+    def fit(self, problem: Problem, seed: int) -> Learned:
         """Search marks and their bits on ``fit``, keep those that are sure there or on ``stop``, weigh them on both."""
         from sklearn.linear_model import LogisticRegression
 
@@ -65,7 +60,7 @@ class MarkedRows(Adaptive):
 
         training = problem.training()
         model = LogisticRegression(max_iter=200).fit(view(training), training.z)
-        return EstimatorAttack(model, view, problem.z_classes, len(training))
+        return behind(view, model, problem, len(training))
 
 
 @dataclass(frozen=True)

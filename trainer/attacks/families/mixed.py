@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgeveil.trainer.attacks.families.networks import NetworkAttack, plain_stands_in, train
+from edgeveil.trainer.attacks.families.networks import plain_stands_in, train
 from edgeveil.trainer.attacks.families.transfer import trunk_for
 from edgeveil.trainer.attacks.problem import Problem, Released, joined
-from edgeveil.trainer.attacks.protocol import Adaptive
+from edgeveil.trainer.attacks.protocol import Adaptive, Learned
 
 
 class Mixed(Adaptive):
@@ -23,7 +23,7 @@ class Mixed(Adaptive):
         """It needs the samples behind its training rows."""
         return "no clean samples were given" if problem.fit.raw is None else plain_stands_in(problem)
 
-    def fit(self, problem: Problem, seed: int) -> NetworkAttack:
+    def fit(self, problem: Problem, seed: int) -> Learned:
         """Train on both forms of every row of ``fit``, stopped on the perturbed rows of ``stop``."""
         # Twice the rows of any other family would take twice its time.
         problem = problem.capped(problem.budget.rows // 2)

@@ -6,14 +6,12 @@ Acoustics, Speech, and Signal Processing, 1978: steps may be matched up to a ban
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from edgeveil.trainer.attacks import features
-from edgeveil.trainer.attacks.families.networks import counting_stands_in
+from edgeveil.trainer.attacks.families.networks import Learner
 from edgeveil.trainer.attacks.problem import Problem, Released
-from edgeveil.trainer.attacks.protocol import Adaptive
+from edgeveil.trainer.attacks.protocol import Learned
 
 REFERENCES = 400  # training windows that are compared with
 STEPS = 32  # at most: longer windows are thinned to means
@@ -21,53 +19,35 @@ BAND = 0.15  # of a window: how far matched steps may be apart
 NEIGHBOURS = 5
 
 
-class NearestInShape(Adaptive):
+class NearestInShape(Learner):
     """The nearest of 400 windows of its y, where time may be stretched by some steps."""
 
     name = "nearest by DTW"
     order = 18
-    seeded = True
     of = "series"
 
-    def why_not(self, problem: Problem) -> str | None:
-        """Where x' takes few values, counting is exact."""
-        return counting_stands_in(problem)
+    def fit(self, problem: Problem, seed: int) -> Learned:
+        """Keep a random subset of the training rows.
 
-    def fit(self, problem: Problem, seed: int) -> NearestAttack:
-        """Keep a random subset of the training rows."""
+        The z of the nearest of them of the same y, nearer ones counting more, are joined with P(z | y).
+        """
         training = problem.training()
         some = training.take(np.random.default_rng([seed, 17]).permutation(len(training))[:REFERENCES])
         standard = features.Standard.fit(features.unit(problem, some))
-        return NearestAttack(problem, standard, _thin(standard.apply(features.unit(problem, some))), some)
+        windows = _thin(standard.apply(features.unit(problem, some)))
 
+        def probabilities(part: Released) -> np.ndarray:
+            votes = problem.base(part).copy()
+            for row, window in enumerate(_thin(standard.apply(features.unit(problem, part)))):
+                same = np.flatnonzero(some.y == part.y[row])
+                if len(same):
+                    far = dtw(window, windows[same])
+                    near = np.argsort(far, kind="stable")[:NEIGHBOURS]
+                    weight = 1 / (far[near] + 1e-6)
+                    np.add.at(votes[row], some.z[same[near]], weight / weight.sum())
+            return votes / votes.sum(axis=1, keepdims=True)
 
-@dataclass(frozen=True)
-class NearestAttack:
-    """Reference windows and what is known of each."""
-
-    problem: Problem
-    standard: features.Standard
-    windows: np.ndarray
-    known: Released
-
-    @property
-    def train_samples(self) -> int:
-        """The references."""
-        return len(self.known)
-
-    def probabilities(self, part: Released) -> np.ndarray:
-        """The z of the nearest references of the same y, nearer ones counting more, joined with P(z | y)."""
-        x = _thin(self.standard.apply(features.unit(self.problem, part)))
-        votes = self.problem.base(part).copy()
-        for row, window in enumerate(x):
-            same = np.flatnonzero(self.known.y == part.y[row])
-            if not len(same):
-                continue
-            far = dtw(window, self.windows[same])
-            near = np.argsort(far, kind="stable")[:NEIGHBOURS]
-            weight = 1 / (far[near] + 1e-6)
-            np.add.at(votes[row], self.known.z[same[near]], weight / weight.sum())
-        return votes / votes.sum(axis=1, keepdims=True)
+        return Learned(probabilities, len(some))
 
 
 def dtw(window: np.ndarray, references: np.ndarray) -> np.ndarray:

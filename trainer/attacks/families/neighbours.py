@@ -7,7 +7,7 @@ have no ``beside`` (``rows.in_order``), and audits of tracks ask about them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -17,7 +17,7 @@ from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.attacks.families.lowbits import LowBits
 from edgeveil.trainer.attacks.families.wrong_labels import best_attack
 from edgeveil.trainer.attacks.problem import Problem, Released
-from edgeveil.trainer.attacks.protocol import Adaptive, Adversary, Attack
+from edgeveil.trainer.attacks.protocol import Adaptive, Adversary, Learned
 from edgeveil.trainer.datasets.base import InputSpec
 
 WITHIN: tuple[Adversary, ...] = (Logistic(), GradientBoosting(), LowBits())
@@ -36,26 +36,15 @@ class NeighbouringRows(Adaptive):
             return "the order of rows is not known, or labels of neighbouring rows tell z by themselves"
         return None
 
-    def fit(self, problem: Problem, seed: int) -> NeighbourAttack:
-        """Learn z of rows of ``fit`` from their neighbours' x'."""
+    def fit(self, problem: Problem, seed: int) -> Learned:
+        """Learn z of rows of ``fit`` from their neighbours' x'; P(z|y) where none had a smaller loss on ``stop``."""
         problem = problem.capped(problem.budget.rows)
         fit, stop = _beside(problem.fit), _beside(problem.stop)
         spec = InputSpec("vector", fit.x.shape[1:], str(fit.x.dtype), None, None)
         inner = best_attack(replace(problem, input=spec, fit=fit, stop=stop), seed, WITHIN)
-        return NeighbourAttack(problem, inner, len(fit) + len(stop))
-
-
-@dataclass(frozen=True)
-class NeighbourAttack:
-    """``inner`` on the neighbours of each row; P(z|y) where none had a smaller log-loss on ``stop``."""
-
-    problem: Problem
-    inner: Attack | None
-    train_samples: int
-
-    def probabilities(self, part: Released) -> np.ndarray:
-        """P(z | neighbours' x', y) of each row."""
-        return self.problem.base(part) if self.inner is None else self.inner.probabilities(_beside(part))
+        if inner is None:
+            return Learned(problem.base, len(fit) + len(stop))
+        return Learned(lambda part: inner.probabilities(_beside(part)), len(fit) + len(stop))
 
 
 def _beside(part: Released) -> Released:

@@ -6,7 +6,6 @@ is exactly at chance.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Callable
 
 import numpy as np
@@ -14,25 +13,35 @@ from scipy import special
 
 from edgeveil.trainer.attacks import features
 from edgeveil.trainer.attacks.problem import Budget, Problem, Released
-from edgeveil.trainer.attacks.protocol import Adaptive
+from edgeveil.trainer.attacks.protocol import Adaptive, Learned
 from edgeveil.trainer.graphs import fitting
 from edgeveil.trainer.graphs.prediction import predict
 
 Trunk = Callable[[Any, int], Any]  # a Keras tensor of frames (batch, *shape), Budget.widen -> features (batch, width)
 Look = Callable[[Released], "list[np.ndarray]"]  # rows -> the network's inputs
+Told = tuple["list[np.ndarray]", np.ndarray]  # a network's inputs and what it is to answer
 
 FEWEST_EPOCHS = 4  # a network too large for its budget sees fewer rows before it sees them less often than this
 FEWEST_NETWORK_ROWS = 256
 MUCH_DATA = 1e7  # values of the training rows; with more the quick audit leaves costly variations out
 
 
-class Network(Adaptive):
+class Learner(Adaptive):
+    """A family that learns for long: where x' takes few values, counting is exact and replaces it."""
+
+    seeded = True
+
+    def why_not(self, problem: Problem) -> str | None:
+        """Counting is exact where few values occur."""
+        return counting_stands_in(problem)
+
+
+class Network(Learner):
     """A family of neural adversaries: an architecture and the first step of its optimiser."""
 
     trunk: Trunk
     rate: float
     confirms = False  # also attacks where counting is exact, in a thorough audit
-    seeded = True
 
     def why_not(self, problem: Problem) -> str | None:
         """Vectors have no neighbourhoods to convolve; and where x' takes few values, counting is exact."""
@@ -40,23 +49,10 @@ class Network(Adaptive):
             return f"x is a {problem.input.kind}, not a picture"
         return None if self.confirms and problem.budget.every_family else counting_stands_in(problem)
 
-    def fit(self, problem: Problem, seed: int) -> NetworkAttack:
+    def fit(self, problem: Problem, seed: int) -> Learned:
         """Train on ``fit``, stopped on ``stop``."""
         problem = problem.capped(problem.budget.rows)
         return train(problem, self.trunk, seed, fit=problem.fit, stop=problem.stop, rate=self.rate)
-
-
-@dataclass(frozen=True)
-class NetworkAttack:
-    """A trained network and how rows become its inputs."""
-
-    model: Any
-    look: Look
-    train_samples: int
-
-    def probabilities(self, part: Released) -> np.ndarray:
-        """P(z | x', y) of each row."""
-        return special.softmax(logits(self.model, *self.look(part)), axis=1)
 
 
 def counting_stands_in(problem: Problem) -> str | None:
@@ -74,7 +70,7 @@ def plain_stands_in(problem: Problem) -> str | None:
     return counting_stands_in(problem)
 
 
-def train(problem: Problem, trunk: Trunk, seed: int, *, fit: Released, stop: Released, rate: float) -> NetworkAttack:
+def train(problem: Problem, trunk: Trunk, seed: int, *, fit: Released, stop: Released, rate: float) -> Learned:
     """A new network on ``trunk``, trained on ``fit`` and stopped on ``stop``."""
     import keras
 
@@ -86,12 +82,11 @@ def train(problem: Problem, trunk: Trunk, seed: int, *, fit: Released, stop: Rel
 
     frame = keras.Input(problem.input.shape, name="frame")
     model = join_late(problem, frame, trunk(frame, problem.budget.widen), features.side(problem, fit).shape[1])
-    rows = learn(model, look, fit, stop, problem.budget, rate=rate)
-    return NetworkAttack(model, look, rows)
+    return learn(model, look, fit, stop, problem.budget, rate=rate)
 
 
-def learn(model: Any, look: Look, fit: Released, stop: Released, budget: Budget, *, rate: float) -> int:
-    """Fit a classifier of z to as many rows of ``fit`` as the budget allows; returns how many rows it used in all."""
+def learn(model: Any, look: Look, fit: Released, stop: Released, budget: Budget, *, rate: float) -> Learned:
+    """Fit a classifier of z to as many rows of ``fit`` as the budget allows; ``look`` makes rows its inputs."""
     import keras
 
     rows, epochs = affordable(model, len(fit), budget)
@@ -100,7 +95,7 @@ def learn(model: Any, look: Look, fit: Released, stop: Released, budget: Budget,
         fit, stop = fit.take(slice(rows)), stop.take(slice(max(FEWEST_NETWORK_ROWS, rows // 3)))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     descend(model, (look(fit), fit.z), (look(stop), stop.z), loss=loss, epochs=epochs, budget=budget, rate=rate)
-    return len(fit) + len(stop)
+    return Learned(lambda part: special.softmax(logits(model, *look(part)), axis=1), len(fit) + len(stop))
 
 
 def affordable(model: Any, rows: int, budget: Budget) -> tuple[int, int]:
@@ -115,16 +110,7 @@ def affordable(model: Any, rows: int, budget: Budget) -> tuple[int, int]:
     return min(rows, max(FEWEST_NETWORK_ROWS, int(visits // epochs))), epochs
 
 
-def descend(
-    model: Any,
-    fit: tuple[list[np.ndarray], np.ndarray],
-    stop: tuple[list[np.ndarray], np.ndarray],
-    *,
-    loss: Any,
-    epochs: int,
-    budget: Budget,
-    rate: float,
-) -> None:
+def descend(model: Any, fit: Told, stop: Told, *, loss: Any, epochs: int, budget: Budget, rate: float) -> None:
     """Adam from ``rate`` down to 0 as a cosine; the weights with the smallest loss on ``stop`` are kept."""
     import keras
 

@@ -28,12 +28,11 @@ import numpy as np
 from scipy import stats
 
 from edgeveil.trainer.attacks import features
-from edgeveil.trainer.attacks.families.estimator import EstimatorAttack
-from edgeveil.trainer.attacks.families.lowbits import trees
-from edgeveil.trainer.attacks.families.networks import counting_stands_in
+from edgeveil.trainer.attacks.families.estimator import trees
+from edgeveil.trainer.attacks.families.networks import Learner
 from edgeveil.trainer.attacks.features import Levels
 from edgeveil.trainer.attacks.problem import Problem, Released
-from edgeveil.trainer.attacks.protocol import Adaptive
+from edgeveil.trainer.attacks.protocol import Learned
 
 PLANES, EVERY_PLANE = 3, 8
 PAIRS_SHARE, TRIPLES_SHARE = 0.25, 0.5  # of the budget's multiply-adds for one network
@@ -57,18 +56,13 @@ BLOCK = 4_000_000  # scores at once, 16 MB
 Parity = tuple[int, ...]  # column numbers
 
 
-class Parities(Adaptive):
+class Parities(Learner):
     """Boosted trees on the XOR of two bits or three low ones, under noise, and on an exact one of any number."""
 
     name = "parities of bits"
     order = 20
-    seeded = True
 
-    def why_not(self, problem: Problem) -> str | None:
-        """Counting is exact where few values occur."""
-        return counting_stands_in(problem)
-
-    def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
+    def fit(self, problem: Problem, seed: int) -> Learned:
         """Search parities on ``fit``, confirm them on ``stop``, then train trees on them."""
         problem = problem.capped(problem.budget.rows)
         selected, levels = confirmed(search(problem, seed), problem.stop, problem), Levels.from_samples(problem.fit.x)
@@ -264,10 +258,8 @@ class Screen:
                     in_, out = one[inside][0], one[~inside][0]
                     score += ((in_ - out) * side + out * whole) ** 2 / spread
             score -= np.maximum(alone[start:end, None], alone[None, start:])
-            rows_of, columns_of = best.above(score)
-            later = columns_of > rows_of
-            best.add(score, (rows_of[later], columns_of[later]), lambda i, j, at=start: (at + i, at + j))
-        return [tuple(int(some[one]) for one in parity) for parity in best.found()]
+            best.take(score, lambda i, j, at=start: (at + i, at + j))
+        return best.of(some)
 
     def triples(
         self, macs: float, lowest: np.ndarray, pairs: Sequence[Parity], rng: np.random.Generator
@@ -293,11 +285,8 @@ class Screen:
                 right = signs[piece, start:]
                 for one in weight.T:
                     score += ((right[:, : end - start] * (one * signs[piece, first])[:, None]).T @ right) ** 2
-            rows_of, columns_of = best.above(score)
-            later = columns_of > rows_of
-            after = (rows_of[later], columns_of[later])
-            best.add(score, after, lambda i, j, at=first, by=start: (at, by + i, by + j))
-        return [tuple(int(some[one]) for one in parity) for parity in best.found()]
+            best.take(score, lambda i, j, at=first, by=start: (at, by + i, by + j))
+        return best.of(some)
 
     def _preferred(self, lowest: np.ndarray, pairs: Sequence[Parity], rng: np.random.Generator) -> np.ndarray:
         """Columns in the order in which triples are made of them: the lowest plane and those of ``pairs`` first."""
@@ -325,31 +314,31 @@ class Screen:
 
 
 class _Best:
-    """The highest scores seen, with their parities."""
+    """The highest ``most`` scores seen, with their parities."""
 
     def __init__(self, most: int) -> None:
         self.most, self.scores, self.parities = most, np.empty(0, np.float32), np.empty((0, 0), np.int64)
 
-    def above(self, score: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Places of ``score`` (rows, columns) that may be among the best; those of two columns may be there twice."""
+    def take(self, score: np.ndarray, name: Callable[..., tuple]) -> None:
+        """Take those above the diagonal of ``score`` (rows, columns) that are among the best; ``name`` makes their
+        columns of their places."""
         if len(self.scores) == self.most:
-            return np.nonzero(score > self.scores.min())
-        return np.nonzero(score >= _highest(score, 2 * self.most + len(score)))
-
-    def add(self, score: np.ndarray, places: tuple[np.ndarray, np.ndarray], name: Callable[..., tuple]) -> None:
-        """Take those at ``places``; ``name`` makes their columns of the places' coordinates."""
-        mine = score[places]
+            rows, columns = np.nonzero(score > self.scores.min())
+        else:  # those of two columns may be there twice
+            rows, columns = np.nonzero(score >= _highest(score, 2 * self.most + len(score)))
+        rows, columns = rows[columns > rows], columns[columns > rows]
+        mine = score[rows, columns]
         keep = np.flatnonzero(mine >= _highest(mine, self.most))
         keep = keep[np.argsort(-mine[keep], kind="stable")[: self.most]]
-        named = np.stack(np.broadcast_arrays(*name(places[0][keep], places[1][keep])), axis=1)
-        scores = np.concatenate([self.scores, mine[keep]])
+        named = np.stack(np.broadcast_arrays(*name(rows[keep], columns[keep])), axis=1)
         parities = named if not len(self.scores) else np.concatenate([self.parities, named])
+        scores = np.concatenate([self.scores, mine[keep]])
         best = np.argsort(-scores, kind="stable")[: self.most]
         self.scores, self.parities = scores[best], parities[best]
 
-    def found(self) -> np.ndarray:
-        """Columns of the best, best first."""
-        return self.parities
+    def of(self, some: np.ndarray) -> list[Parity]:
+        """The best, best first, by the numbers ``some`` of their columns."""
+        return [tuple(int(some[one]) for one in parity) for parity in self.parities]
 
 
 def solved(

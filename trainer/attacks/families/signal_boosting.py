@@ -12,7 +12,6 @@ from edgeveil.trainer.attacks.problem import Problem, Released
 
 # What describes a signal: statistics of each channel, its spectrum, and how channels go together.
 
-
 BANDS = 8  # parts of the spectrum, each twice as wide as the last
 
 

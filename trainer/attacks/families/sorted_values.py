@@ -11,11 +11,10 @@ from functools import partial
 import numpy as np
 
 from edgeveil.trainer.attacks import features
-from edgeveil.trainer.attacks.families.estimator import EstimatorAttack
-from edgeveil.trainer.attacks.families.lowbits import trees
-from edgeveil.trainer.attacks.families.networks import counting_stands_in
+from edgeveil.trainer.attacks.families.estimator import trees
+from edgeveil.trainer.attacks.families.networks import Learner
 from edgeveil.trainer.attacks.problem import Problem, Released
-from edgeveil.trainer.attacks.protocol import Adaptive
+from edgeveil.trainer.attacks.protocol import Learned
 
 FEWEST_VALUES = 8  # of a row; fewer are in the reach of trees on the values themselves
 MOST_PLACES = 64  # of the sorted values, and of their gaps, evenly spaced where there are more
@@ -23,20 +22,19 @@ MOST_AT_ONCE = 2e6  # values, of which there are some copies of 64 bits
 MIX = np.uint64(0x9E3779B97F4A7C15)  # odd, so that two neighbours make one number of 64 bits
 
 
-class SortedValues(Adaptive):
+class SortedValues(Learner):
     """Trees on values and gaps in order of size, and how many values and pairs differ."""
 
     name = "sorted values and gaps"
     order = 22
-    seeded = True
 
     def why_not(self, problem: Problem) -> str | None:
         """Trees see a handful of values without sorting; and where x' takes few values, counting is exact."""
         if problem.fit.x[:1].size < FEWEST_VALUES:
             return f"x' has fewer than {FEWEST_VALUES} values, which trees see as they are"
-        return counting_stands_in(problem)
+        return super().why_not(problem)
 
-    def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
+    def fit(self, problem: Problem, seed: int) -> Learned:
         """Train on ``fit``, stopped on ``stop``."""
         problem = problem.capped(problem.budget.rows)
         return trees(problem, partial(sorted_features, problem), seed)

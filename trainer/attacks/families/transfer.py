@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
-import numpy as np
-
 from edgeveil.trainer.attacks.families.cnn import batch_norm_trunk
 from edgeveil.trainer.attacks.families.mlp import mlp_trunk
 from edgeveil.trainer.attacks.families.network import series_trunk
-from edgeveil.trainer.attacks.families.networks import NetworkAttack, Trunk, train
-from edgeveil.trainer.attacks.problem import Problem, Released, cut, joined
-from edgeveil.trainer.attacks.protocol import Kind
+from edgeveil.trainer.attacks.families.networks import Trunk, train
+from edgeveil.trainer.attacks.problem import Problem, Released, cut, enough, joined, units_of
+from edgeveil.trainer.attacks.protocol import Kind, Learned
 from edgeveil.trainer.measures.enough import LEARN_ROWS, LEARN_UNITS
 
 SHARE = 0.25  # of a network's budget: clean samples are easy to learn, and what it reads is no evidence
@@ -31,15 +29,14 @@ class Transfer:
         clean = problem.clean
         if clean is None:
             return "no clean rows were given"
-        units = len(clean) if clean.cluster is None else len(np.unique(clean.cluster))
-        if len(clean) < LEARN_ROWS or units < LEARN_UNITS:
-            return (
-                f"another classifier needs {LEARN_ROWS} rows of {LEARN_UNITS} units in the first slice; it holds "
-                f"{len(clean)} of {units}"
-            )
-        return None
+        if enough(clean):
+            return None
+        return (
+            f"another classifier needs {LEARN_ROWS} rows of {LEARN_UNITS} units in the first slice; it holds "
+            f"{len(clean)} of {units_of(clean)}"
+        )
 
-    def fit(self, problem: Problem, seed: int) -> NetworkAttack:
+    def fit(self, problem: Problem, seed: int) -> Learned:
         """Train on clean rows of the first slice, stopped on others of them."""
         clean = cast(Released, problem.clean)  # why_not looked
         learn, stop, rest = cut(clean, seed)
@@ -47,7 +44,7 @@ class Transfer:
         bare = replace(problem, fit=learn, stop=stop, budget=replace(problem.budget, macs=problem.budget.macs * SHARE))
         network = train(bare, trunk_for(problem), seed, fit=learn, stop=stop, rate=2e-3)
         # A perturber's further outputs did not exist when it was trained: it sees the frame and y alone.
-        return replace(network, look=lambda part: network.look(replace(part, also=None)))
+        return replace(network, probabilities=lambda part: network.probabilities(replace(part, also=None)))
 
 
 def trunk_for(problem: Problem) -> Trunk:

@@ -21,7 +21,7 @@ from edgeveil.trainer.attacks.families.lowbits import LowBits
 from edgeveil.trainer.attacks.families.networks import counting_stands_in
 from edgeveil.trainer.attacks.families.parities import Parities
 from edgeveil.trainer.attacks.problem import Problem, Released
-from edgeveil.trainer.attacks.protocol import Adversary, Attack, Kind
+from edgeveil.trainer.attacks.protocol import Adversary, Attack, Kind, Learned
 
 FEWEST_WRONG = (60, 10)  # rows of ``fit`` and of ``stop``
 PRIOR_ROWS = 32  # that P(z|y) of all rows counts for
@@ -46,7 +46,7 @@ class WrongLabels:
             return f"{len(problem.fit)} rows hold too few with a wrong label"
         return counting_stands_in(problem)
 
-    def fit(self, problem: Problem, seed: int) -> WrongLabelAttack:
+    def fit(self, problem: Problem, seed: int) -> Learned:
         """Find the rows of ``fit`` and ``stop`` with a wrong label, and train on them."""
         problem = problem.capped(problem.budget.rows)
         fit, stop = problem.fit, problem.stop
@@ -64,7 +64,15 @@ class WrongLabels:
                 problem, fit=fit.take(np.flatnonzero(seen)), stop=stop.take(np.flatnonzero(held)), counted=wrong
             )
             inner = best_attack(few, seed)
-        return WrongLabelAttack(reader, right, wrong, inner, len(fit) + len(stop))
+
+        def probabilities(part: Released) -> np.ndarray:
+            read_wrong = reader.labels(part) != part.y
+            out = np.where(read_wrong[:, None], wrong[part.y], right[part.y])
+            if inner is not None and read_wrong.any():
+                out[read_wrong] = inner.probabilities(part.take(np.flatnonzero(read_wrong)))
+            return out
+
+        return Learned(probabilities, len(fit) + len(stop))
 
 
 @dataclass(frozen=True)
@@ -78,25 +86,6 @@ class Reader:
     def labels(self, part: Released) -> np.ndarray:
         """The y that each row shows, (n,)."""
         return self.model.predict(self.view(part))
-
-
-@dataclass(frozen=True)
-class WrongLabelAttack:
-    """P(z|y) of ``right`` and ``wrong`` labels (classes of y, classes of z), and ``inner`` for rows of wrong labels."""
-
-    reader: Reader
-    right: np.ndarray
-    wrong: np.ndarray
-    inner: Attack | None
-    train_samples: int
-
-    def probabilities(self, part: Released) -> np.ndarray:
-        """P(z | x', y) of each row."""
-        wrong = self.reader.labels(part) != part.y
-        out = np.where(wrong[:, None], self.wrong[part.y], self.right[part.y])
-        if self.inner is not None and wrong.any():
-            out[wrong] = self.inner.probabilities(part.take(np.flatnonzero(wrong)))
-        return out
 
 
 def best_attack(few: Problem, seed: int, within: Sequence[Adversary] = WITHIN) -> Attack | None:

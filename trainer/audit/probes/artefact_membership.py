@@ -91,11 +91,9 @@ class Attacked:
 
     def findings(self) -> list[Finding]:
         """AUC and true positives at 1 % false ones, of each attack."""
-        fold = np.zeros(len(self.member), np.int64)
+        rows = self.member, np.zeros(len(self.member), np.int64), self.unit, self.unit
         return [
-            Scored(score, self.member, fold, self.unit, self.unit).finding(
-                ASKED, attack, figure, self.rng, text=MEANING
-            )
+            Scored(score, *rows).finding(ASKED, attack, figure, self.rng, text=MEANING)
             for attack, score in self.scores.items()
             for figure in ("auc", "recognised")
         ]

@@ -12,12 +12,13 @@ plug-in value says.
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks import sequences
-from edgeveil.trainer.attacks.families.code_counts import shrunk, through_channel
+from edgeveil.trainer.attacks.families.code_counts import WEIGHT, shrunk, through_channel
 from edgeveil.trainer.attacks.problem import Released
 from edgeveil.trainer.attacks.rows import places
 from edgeveil.trainer.audit.findings import Finding
@@ -31,7 +32,6 @@ LONGER = tuple(length for length in sequences.LENGTHS if length not in LENGTHS) 
 MOST_TRACKS = 6000  # for the forest to learn from
 MEANING = "how often z is right from y and linked codes of different samples"
 KIND = {"kind": "probe"}
-SHRINKAGE = 4.0  # rows that P(z|y) counts for in every code
 
 
 def _knowing(learn: Released, prior: np.ndarray) -> np.ndarray | None:
@@ -39,7 +39,7 @@ def _knowing(learn: Released, prior: np.ndarray) -> np.ndarray | None:
     codes = learn.codes
     if codes is None or codes.channel is None or codes.sent is None:
         return None
-    return shrunk(through_channel(learn, codes.sent, codes.channel, prior.shape), prior, SHRINKAGE)
+    return shrunk(through_channel(learn, codes.sent, codes.channel, prior.shape), prior, WEIGHT)
 
 
 class LinkedCodes(Probe):
@@ -71,23 +71,18 @@ class LinkedCodes(Probe):
             except BadInput as error:
                 findings.append(Finding(self.asks, f"{length} linked", learned_on=on, not_run=str(error), more=KIND))
                 continue
-            table = tables[on]
             some = fit.take(rng.permutation(len(fit))[:MOST_TRACKS])
+            sizes: dict[str, Any] = {"classes": classes, "codes": number}
             answers = {
-                "sum of log-posteriors": sequences.log_posteriors(fit, test, classes=classes, codes=number),
+                "sum of log-posteriors": sequences.log_posteriors(fit, test, **sizes),
                 "forest on histograms": sequences.histogram_forest(
-                    some, test, classes=classes, codes=number, trees=about.budget.trees, seed=about.seed
+                    some, test, trees=about.budget.trees, seed=about.seed, **sizes
                 ),
             }
-            if table is not None:
-                # log P(z|y) plus the sum over a track of log P(z|y, c') - log P(z|y); (tracks, classes of z).
-                ratio = np.log(table) - np.log(prior)[:, None, :]
-                answers["Bayes knowing the channel"] = np.log(prior)[test.y] + ratio[test.y[:, None], test.code].sum(
-                    axis=1
-                )
+            if (table := tables[on]) is not None:
+                answers["Bayes knowing the channel"] = sequences.summed_log_ratios(table, prior, test)
             facts = {"null": accuracy(prior[test.y], test.z), "rows": len(test), "text": MEANING, "more": KIND}
             for name, p in answers.items():
-                right = rate(p.argmax(axis=1) == test.z)
-                one = f"{length} linked, {name}"
+                right, one = rate(p.argmax(axis=1) == test.z), f"{length} linked, {name}"
                 findings.append(Finding.measured(self.asks, one, "right", right, learned_on=on, **facts))
         return findings

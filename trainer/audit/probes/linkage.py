@@ -20,6 +20,7 @@ from edgeveil.trainer.audit.findings import RAW, Finding
 from edgeveil.trainer.audit.probes import Probe, areas
 from edgeveil.trainer.audit.probes.areas import Scored
 from edgeveil.trainer.audit.sections import About
+from edgeveil.trainer.measures.predictor_metrics import boosted_trees
 
 ASKED, PAIRS = "linkage", "pairs of releases"
 FEWEST_PEOPLE = 6  # to learn on, to choose by and to be judged by: two of each
@@ -167,17 +168,13 @@ def _discriminants(x: np.ndarray, who: np.ndarray) -> Score:
 
 def _trees(features: np.ndarray, fit: np.ndarray, pairs: Pairs, trees: int, rng: np.random.Generator) -> Score:
     """Boosted trees on how far two samples are apart in each component."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from threadpoolctl import threadpool_limits
-
     reduce = _components(features[fit])
 
     def distance(one: np.ndarray, two: np.ndarray) -> np.ndarray:
         return np.abs(reduce(one) - reduce(two))
 
-    model = HistGradientBoostingClassifier(max_iter=trees, max_leaf_nodes=8, random_state=int(rng.integers(2**31)))
-    with threadpool_limits(1, user_api="openmp"):
-        model.fit(distance(features[pairs.i], features[pairs.j]), pairs.same)
+    settings = {"max_iter": trees, "max_leaf_nodes": 8, "random_state": int(rng.integers(2**31))}
+    model = boosted_trees(distance(features[pairs.i], features[pairs.j]), pairs.same, **settings)
     return lambda one, two: model.predict_proba(distance(one, two))[:, 1]
 
 

@@ -21,6 +21,7 @@ from edgeveil.trainer.audit.probes.areas import Scored
 from edgeveil.trainer.audit.sections import About
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.measures.enough import PERCENT_ROWS
+from edgeveil.trainer.measures.predictor_metrics import boosted_trees
 
 ASKED = "membership"
 SENT, HELD = "from x' and y", "from x, x' and y"
@@ -55,15 +56,6 @@ def _held(released: Released, dataset: Dataset, rows: np.ndarray, place: np.ndar
     scale = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
     alike = (before * after).sum(axis=1) / np.maximum(scale, 1e-9)
     return np.stack([np.linalg.norm(change, axis=1), np.abs(change).max(axis=1), alike], axis=1)
-
-
-def _trees(x: np.ndarray, member: np.ndarray, trees: int, seed: int) -> Any:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from threadpoolctl import threadpool_limits
-
-    model = HistGradientBoostingClassifier(max_iter=trees, max_leaf_nodes=8, learning_rate=0.05, random_state=seed)
-    with threadpool_limits(1, user_api="openmp"):
-        return model.fit(x, member)
 
 
 class Membership(Probe):
@@ -106,11 +98,13 @@ class Membership(Probe):
             parts.append(released.also[place])
         sent = np.concatenate(parts, axis=1)
         held = np.concatenate([sent, _held(released, dataset, rows, place)], axis=1)
+        settings: dict[str, Any] = {"max_leaf_nodes": 8, "learning_rate": 0.05, "random_state": seed}
         findings = []
         for name, features in ((SENT, sent), (HELD, held)):
             score = np.zeros(len(place))
             for half in (0, 1):
-                model = _trees(features[fold != half], member[fold != half], min(budget.trees, 100), seed)
+                learn = features[fold != half], member[fold != half]
+                model = boosted_trees(*learn, max_iter=min(budget.trees, 100), **settings)
                 score[fold == half] = model.predict_proba(features[fold == half])[:, 1]
             scored = Scored(score, member, fold, unit, unit)
             findings += [scored.finding(ASKED, name, one, rng, text=MEANING) for one in ("auc", "recognised")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -26,12 +27,10 @@ MEANING = (
     "that the board drew."
 )
 
-
 NOT_THERE = (
     "An adversary who retrains on what this very board lets out: those here learned on the workstation's.",
     "Many releases of one track, on the board itself.",
 )
-
 
 _DRAWN = "draw "  # before the names of draws that a board hands out
 
@@ -73,16 +72,9 @@ def section(there: OnBoard, subject: Subject, dataset: Dataset, perturbed: Pertu
     if perturbed.table is not None:
         comparisons.append(_compared("code before the channel", "code", here[SENT], outputs[SENT], test.cluster))
     ran = there.rows.ran
-    return {
-        **there.rows.board,
-        "device": ran.get("device", CPU),
-        "edge_runtime": ran["edge_runtime"],
-        "numpy": ran["numpy"],
-        "bundle": there.bundle,
-        "rows": len(test),
-        "compared": comparisons,
-        "meaning": there.meaning,
-    }
+    versions = {"device": ran.get("device", CPU), "edge_runtime": ran["edge_runtime"], "numpy": ran["numpy"]}
+    about = {"bundle": there.bundle, "rows": len(test), "compared": comparisons, "meaning": there.meaning}
+    return {**there.rows.board, **versions, **about}
 
 
 def _kept(declared: Sequence[Mapping[str, Any]], perturbed: Perturbed) -> Sequence[Mapping[str, Any]]:
@@ -96,14 +88,9 @@ def _kept(declared: Sequence[Mapping[str, Any]], perturbed: Perturbed) -> Sequen
 def _replayed(subject: Subject, x: np.ndarray, drawn: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The same samples through the same artefact here, with the noise that was drawn there."""
     manifest = {**subject.manifest, "outputs": [*subject.manifest["outputs"], *further_outputs(subject)]}
-    pipeline = load_pipeline(parse(manifest), subject.members, subject.runs_here())
-    try:
-        pieces = []
-        for at in range(0, len(x), ROWS_AT_ONCE):
-            piece = slice(at, at + ROWS_AT_ONCE)
-            pieces.append(pipeline.run(x[piece], {name: value[piece] for name, value in drawn.items()}))
-    finally:
-        pipeline.close()
+    places = [slice(at, at + ROWS_AT_ONCE) for at in range(0, len(x), ROWS_AT_ONCE)]
+    with contextlib.closing(load_pipeline(parse(manifest), subject.members, subject.runs_here())) as pipeline:
+        pieces = [pipeline.run(x[at], {name: value[at] for name, value in drawn.items()}) for at in places]
     return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
 
 
@@ -112,15 +99,8 @@ def _compared(name: str, kind: str, here: np.ndarray, there: np.ndarray, cluster
     other = (here != there).reshape(len(here), -1).any(axis=1)
     share, low, high = map(plain, intervals.rate(other, cluster))
     apart = np.abs(here.astype(np.float64) - there.astype(np.float64)).max() if kind == "frame" else None
-    return {
-        "what": name,
-        "kind": kind,
-        "differ": int(other.sum()),
-        "share": share,
-        "low": low,
-        "high": high,
-        "max_abs": None if apart is None else round(float(apart), 6),
-    }
+    differ = {"what": name, "kind": kind, "differ": int(other.sum()), "share": share, "low": low, "high": high}
+    return {**differ, "max_abs": None if apart is None else round(float(apart), 6)}
 
 
 class OnBoardSection(Section):

@@ -7,6 +7,7 @@ every code is bounded, where each has rows enough.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -19,17 +20,15 @@ from edgeveil.trainer.attacks import rows, sequences
 from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.audit.subject import RELEASED, SENT, Bottleneck
-from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.datasets.base import Dataset, taken
 from edgeveil.trainer.measures import attack_metrics, certificate
 from edgeveil.trainer.measures.black_box import total_variation
 from edgeveil.trainer.measures.certificate import over_null
 from edgeveil.trainer.measures.enough import RATE
-from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.measures.per_code import PerCode, per_code
 
 COVERED = 0.9  # of the samples, by pairs of that many units; below, there is no bound worth the name
 ALMOST = 0.5  # of the way from P(z | y) to certainty; beyond, a factor says little
-
 
 KIND = {"kind": "certificate"}
 CHANNEL, CODES = "channel", "codes"  # what is asked, where it is not z: of the channel alone, and of linked codes
@@ -60,26 +59,19 @@ def per_code_section(
     """
     settings: dict[str, Any] = {"shape": shape, "cluster": cluster, "confidence": confidence, "tried": tried}
     every = per_code(y, code, z, rng=np.random.default_rng([seed, 11]), **settings)
-    often = None
-    if every.fewest < RATE:
-        try:
+    often, enough = None, every.fewest >= RATE
+    if not enough:
+        with contextlib.suppress(BadInput):  # no pair has as many
             often = per_code(y, code, z, rng=np.random.default_rng([seed, 11]), fewest=RATE, **settings)
-        except BadInput:  # no pair has as many
-            often = None
     bound = every if often is None else often
-    given = every.fewest >= RATE or (often is not None and often.share >= COVERED)
-    needed = None if every.fewest >= RATE else _rounded_up(every.units * RATE / max(every.fewest, 1))
+    given = enough or (often is not None and often.share >= COVERED)
+    needed = None if enough else _rounded_up(every.units * RATE / max(every.fewest, 1))
     text = _sentence(every, bound, given=given, needed=needed, unit=unit, slices=slices, tried=tried)
+    figures = {"estimate": bound.estimate, "leakage_bits": math.log2(bound.factor), "certainty": bound.certainty}
+    figures |= {"capacity": bound.capacity, "capacity_high": bound.capacity_high}
     more: dict[str, Any] = {
         **KIND,
-        **_finite(
-            estimate=bound.estimate,
-            leakage_bits=math.log2(bound.factor),
-            certainty=bound.certainty,
-            over_all_seen=every.factor,
-            capacity=bound.capacity,
-            capacity_high=bound.capacity_high,
-        ),
+        **_finite(over_all_seen=every.factor, **figures),
         "worst": {"y": bound.worst[0], "code": bound.worst[1], "units": bound.at_worst},
         "pairs": {"bounded": bound.pairs, "rare": bound.rare, "unseen": bound.unseen},
         **{"share": bound.share, "fewest": every.fewest, "needed": needed, "confidence": confidence, "tried": tried},
@@ -94,12 +86,11 @@ def per_code_section(
         findings.append(_bounded(OF_CLASS, one, _sentence_of_class(one, more, unit), given=given, more=more))
     if given or findings[0].bound:
         text = "F if the codes are independent given y and z: compare the attack on linked codes"
-        linked = [(t, bound.linked(t)) for t in releases if t > 1]
+        facts: dict[str, Any] = {"rows": bound.units, "text": text, "more": KIND}
+        linked = {t: bound.linked(t) for t in releases if t > 1}
         findings += [
-            Finding(
-                CODES, f"{t} linked, at most if independent", "factor", factor, rows=bound.units, text=text, more=KIND
-            )
-            for t, factor in linked
+            Finding(CODES, f"{t} linked, at most if independent", "factor", factor, **facts)
+            for t, factor in linked.items()
             if math.isfinite(factor)
         ]
     return findings
@@ -184,7 +175,6 @@ SINGLE = "single release only: nothing was counted on sequences as they really o
 HELD = "a held {unit} is one release, counted as if each sample were a whole one; real ones are under tracks"
 HELD_FOR = {"track": "track", "period": "period of a class", "bout": "bout of a class"}
 
-
 AVERAGE, OVER_NULL, CAPACITY = "counted channel", "counted channel, over z shuffled", "capacity"
 
 
@@ -210,73 +200,53 @@ def section(
     exchangeable by design. ``stream`` is the manifest's: where codes of one person add up, a bound on one release is
     none on what is sent.
     """
-    rng = np.random.default_rng(seed)
-    classes = len(dataset.y_names), len(dataset.z_names)
-    codes = _number(found, outputs[SENT], classes[0])
+    rng, unit = np.random.default_rng(seed), unit_of(dataset)
+    classes, test, at = (len(dataset.y_names), len(dataset.z_names)), dataset.part("test"), rows.places(dataset)
+    codes = found.rows
+    if codes is None:
+        codes = -(-(int(outputs[SENT].max()) + 1) // classes[0]) * classes[0]
     q = np.eye(codes) if table is None else table / table.sum(axis=1, keepdims=True)
-    test, at = dataset.part("test"), rows.places(dataset)
     code = outputs[SENT][at.test].astype(np.int64)
+    coded: dict[str, Any] = {"y": test.y, "code": code, "z": test.z, "cluster": test.cluster, "classes": classes}
+    terms: dict[str, Any] = {"confidence": confidence, "tried": tried}
     chance = attack_metrics.accuracy(rows.prior(dataset)[test.y], test.z)
+    strata, hidden = taken(strata, test.index), found.hidden_label
     certified = certificate.certify(
-        test.y,
-        code,
-        test.z,
-        channel=q,
-        classes=classes,
-        chance=chance,
-        cluster=test.cluster,
-        strata=None if strata is None else strata[test.index],
-        confidence=confidence,
-        tried=tried,
-        hidden_label=found.hidden_label,
-        rng=rng,
+        **coded, **terms, channel=q, chance=chance, strata=strata, hidden_label=hidden, rng=rng
     )
-    unit = unit_of(dataset)
     halves = None
     if dataset.cluster_kind == "subject":
         halves = people_certificate(test.y, code, test.z, test.cluster, q=q, classes=classes, rng=rng)
-    joint = certificate.count(test.y, code, test.z, shape=(classes[0], codes, classes[1]))
-    beyond = over_null(
-        test.y,
-        code,
-        test.z,
-        q=q,
-        classes=classes,
-        null_bits=certified.null_bits,
-        cluster=test.cluster,
-        rng=np.random.default_rng([seed, 12]),
-    )
+    beyond = over_null(**coded, q=q, null_bits=certified.null_bits, rng=np.random.default_rng([seed, 12]))
     # The perturber saw neither slice, and this bound is fitted on nothing: both count.
     unseen, released = dataset.rows(rows.unseen(dataset)), outputs[RELEASED][slice(at.fresh.start, at.test.stop)]
     several = (stream or {}).get("hold") in ("frame", "bout") or (stream or {}).get("draws")
-    question = CHANNEL if several else of
-    bounds = per_code_section(
-        unseen.y,
-        released.astype(np.int64),
-        unseen.z,
-        shape=(classes[0], q.shape[1], classes[1]),
-        cluster=unseen.cluster,
-        slices="attack and test" if len(dataset.slices.attack) else "test",
-        confidence=confidence,
-        tried=tried,
-        releases=sequences.LENGTHS,
-        unit=unit,
-        seed=seed,
-        sendable=_sendable(found, q, classes[0]),
-    )
-    free = population_free(certified.capacity, hidden_label=found.hidden_label)
+    # The codes that can leave: not where they do not tell y-hat, or tell nothing else.
+    of_class = not hidden and found.rows is not None and len(q) == q.shape[1] > classes[0]
+    settings: dict[str, Any] = {"releases": sequences.LENGTHS, "unit": unit, "seed": seed, **terms}
+    settings |= {"shape": (classes[0], q.shape[1], classes[1]), "cluster": unseen.cluster}
+    settings["slices"] = "attack and test" if len(dataset.slices.attack) else "test"
+    settings["sendable"] = (q > 0).any(axis=0) if of_class else None
+    bounds = per_code_section(unseen.y, released.astype(np.int64), unseen.z, **settings)
+    free = population_free(certified.capacity, hidden_label=hidden)
     counted: dict[str, Any] = {"rows": certified.rows, "more": KIND}
     findings = [
         *bounds,
-        _averaged(question, certified, chance, unit, _people(dataset, halves), halves, stream),
+        _averaged(CHANNEL if several else of, certified, chance, unit, _people(dataset, halves), halves, stream),
         Finding(of, AVERAGE, "bits-counted", certified.bits, null=certified.null_bits, **counted),
-        Finding.measured(of, OVER_NULL, "bits-counted", Interval(*beyond), null=0.0, **counted),
+        Finding.measured(of, OVER_NULL, "bits-counted", beyond, null=0.0, **counted),
         Finding(CHANNEL, CAPACITY, "factor", max(1.0, certified.capacity), bound=True, text=free, more=KIND),
     ]
     if table is not None:
-        spread, text = _variation(q, 1 if found.hidden_label else classes[0]), "between two samples of one y-hat"
+        # How far the output can shift with x, and what T releases of one x tell.
+        spread = max(total_variation(block) for block in q.reshape(1 if hidden else classes[0], -1, q.shape[1]))
+        text = "between two samples of one y-hat"
         findings.append(Finding(CHANNEL, "total variation, at most", "number", spread, text=text, more=KIND))
-        findings += _same_samples(joint, q, rng)
+        joint = certificate.count(test.y, code, test.z, shape=(classes[0], codes, classes[1]))
+        text = "z from y and codes of one sample, by counts through the known channel"
+        for t in RELEASES:
+            right = sequences.repeated(joint, q, releases=t, draws=DRAWS, rng=rng)
+            findings.append(Finding(CODES, f"{t} of one sample, counted", "right", right, text=text, more=KIND))
     return findings
 
 
@@ -290,45 +260,15 @@ def _averaged(
     stream: Mapping[str, Any] | None,
 ) -> Finding:
     """The bound on the average, with what was counted; where too few were, what it needs."""
-    more = {
-        "unit": unit,
-        "needed": {"within_10_points": found.needed},
-        "scope": _scope(stream),
-        "people": people,
-        "people_splits": halves,
-    }
+    more: dict[str, Any] = {"unit": unit, "needed": {"within_10_points": found.needed}, "scope": _scope(stream)}
+    more |= {"people": people, "people_splits": halves}
     facts: dict[str, Any] = {"rows": found.rows, "more": {**KIND, **asdict(found), **more}}
+    sentence = found.sentence(unit)
     if not found.sufficient:
-        return Finding(question, AVERAGE, not_run=found.sentence(unit), **facts)
-    text = f"{found.sentence(unit)} {people}"
-    return Finding(
-        question,
-        AVERAGE,
-        "right",
-        found.bound,
-        (found.plug_in, found.bound),
-        null=chance,
-        bound=True,
-        text=text,
-        **facts,
-    )
-
-
-def _sendable(found: Bottleneck, q: np.ndarray, groups: int) -> np.ndarray | None:
-    """The codes (codes,) that the channel ``q`` can send; None where they do not tell y-hat, or tell nothing else."""
-    if found.hidden_label or found.rows is None or len(q) != q.shape[1] or len(q) <= groups:
-        return None
-    return np.asarray((q > 0).any(axis=0))
-
-
-def _same_samples(joint: np.ndarray, q: np.ndarray, rng: np.random.Generator) -> list[Finding]:
-    """T releases of one x: what the counts ``joint`` (Y, R, Z) tell through the channel ``q``."""
-    findings = []
-    for t in RELEASES:
-        right = sequences.repeated(joint, q, releases=t, draws=DRAWS, rng=rng)
-        text = "z from y and codes of one sample, by counts through the known channel"
-        findings.append(Finding(CODES, f"{t} of one sample, counted", "right", right, text=text, more=KIND))
-    return findings
+        return Finding(question, AVERAGE, not_run=sentence, **facts)
+    ends = found.plug_in, found.bound
+    facts |= {"null": chance, "bound": True, "text": f"{sentence} {people}"}
+    return Finding(question, AVERAGE, "right", found.bound, ends, **facts)
 
 
 def population_free(capacity: float, *, hidden_label: bool) -> str:
@@ -359,17 +299,6 @@ def strata_of(dataset: Dataset, names: list[str]) -> np.ndarray | None:
     return np.unique(values, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _number(found: Bottleneck, sent: np.ndarray, classes: int) -> int:
-    if found.rows is not None:
-        return found.rows
-    return -(-(int(sent.max()) + 1) // classes) * classes
-
-
-def _variation(q: np.ndarray, groups: int) -> float:
-    """The largest total variation between two codes of one class: how far the output can shift with x."""
-    return max(total_variation(block) for block in q.reshape(groups, -1, q.shape[1]))
-
-
 def _scope(stream: Mapping[str, Any] | None) -> str:
     hold = (stream or {}).get("hold")
     if hold == "frame":
@@ -391,9 +320,8 @@ def people_certificate(
     q: np.ndarray,
     classes: tuple[int, int],
     rng: np.random.Generator,
-    halvings: int = HALVINGS,
 ) -> dict[str, Any] | None:
-    """How much the counts depend on who is counted: the people are cut into two halves, ``halvings`` times.
+    """How much the counts depend on who is counted: the people are cut into two halves, ``HALVINGS`` times.
 
     Rows y, code (before the channel ``q``), z and ``person`` (n,). For each half ``plug_in``, the counted best guess of
     z, and ``learned_on_others``, how often the best guess counted on one half is right on the other, without help from
@@ -403,7 +331,7 @@ def people_certificate(
         return None
     shape = (classes[0], len(q), classes[1])
     counted, learned = [], []
-    for _ in range(halvings):
+    for _ in range(HALVINGS):
         first = np.isin(person, rng.permutation(people)[: len(people) // 2])
         halves = [
             certificate.released_counts(certificate.count(y[rows], code[rows], z[rows], shape=shape), q)
@@ -411,12 +339,8 @@ def people_certificate(
         ]
         counted += [certificate.bayes_accuracy(half) for half in halves]
         learned += [_guessed(one, other) for one, other in (halves, halves[::-1])]
-    return {
-        "halvings": halvings,
-        "people": len(people),
-        "plug_in": _range(counted),
-        "learned_on_others": _range(learned),
-    }
+    of_halves = {"plug_in": _range(counted), "learned_on_others": _range(learned)}
+    return {"halvings": HALVINGS, "people": len(people), **of_halves}
 
 
 def _guessed(learn: np.ndarray, judge: np.ndarray) -> float:

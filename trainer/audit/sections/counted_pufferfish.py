@@ -71,15 +71,8 @@ class CountedPufferfish(Section):
         at, unseen = rows.places(dataset), dataset.rows(rows.unseen(dataset))
         table = about.perturbed.table
         codes = int(outputs[SENT].max()) + 1 if table is None else table.shape[1]
-        found = counted(
-            unseen.y,
-            outputs[RELEASED][slice(at.fresh.start, at.test.stop)].astype(np.int64),
-            unseen.z,
-            shape=(len(dataset.y_names), codes, len(dataset.z_names)),
-            theta=dataset.theta,
-            cluster=unseen.cluster,
-            confidence=about.asked.confidence,
-            tried=about.asked.tried,
-            rng=np.random.default_rng([about.seed, 14]),
-        )
-        return section(found, unit_of(dataset))
+        code = outputs[RELEASED][slice(at.fresh.start, at.test.stop)].astype(np.int64)
+        terms: dict[str, Any] = {"confidence": about.asked.confidence, "tried": about.asked.tried}
+        terms |= {"theta": dataset.theta, "shape": (len(dataset.y_names), codes, len(dataset.z_names))}
+        rng = np.random.default_rng([about.seed, 14])
+        return section(counted(unseen.y, code, unseen.z, cluster=unseen.cluster, rng=rng, **terms), unit_of(dataset))

@@ -48,20 +48,17 @@ def section(
         return None
     test = places(dataset).test
     cluster = dataset.part("test").cluster
+    values, effective = values[test], float(len(values[test]))
+    if cluster is not None:
+        unit = unit_numbers(len(values), cluster)
+        counts = count(unit, values, shape=(int(unit.max()) + 1, codes))
+        effective = min(effective, max(1.0, effective_number(counts)))
     return {
         "output": name,
-        "counts": np.bincount(values[test], minlength=codes).tolist(),
-        "effective": round(_effective(values[test], cluster, codes), 3),
+        "counts": np.bincount(values, minlength=codes).tolist(),
+        "effective": round(effective, 3),
         "blank": int(blank[name][0]) if name in [one["name"] for one in steady] else None,
     }
-
-
-def _effective(values: np.ndarray, cluster: np.ndarray | None, codes: int) -> float:
-    if cluster is None:
-        return float(len(values))
-    unit = unit_numbers(len(values), cluster)
-    counts = count(unit, values, shape=(int(unit.max()) + 1, codes))
-    return min(float(len(values)), max(1.0, effective_number(counts)))
 
 
 class Histogram(Section):

@@ -25,11 +25,10 @@ from edgeveil.trainer.audit import attributes
 from edgeveil.trainer.audit.findings import SENT, Finding
 from edgeveil.trainer.audit.verdict import SIGNIFICANT
 from edgeveil.trainer.datasets.base import Dataset, Known
-from edgeveil.trainer.measures import attack_metrics, intervals
+from edgeveil.trainer.measures import attack_metrics
 from edgeveil.trainer.measures.attack_metrics import counted_prior
 
 # The labels that a data set knows besides y, as an audit asks about them: rare classes together, numbers in ranges.
-
 
 TO_LEARN, TO_TEST = 20, 5  # rows of each class; rarer ones are put together
 BINS, MOST_ATTRIBUTES = 10, 6
@@ -78,12 +77,15 @@ def labels_of(rows: Labelled) -> tuple[list[Label], list[tuple[str, str]]]:
     for name, (values, names, ordered, grouped) in known.items():
         if np.array_equal(values, rows.y):
             continue
-        reason, label = _why_not(rows, values), None
-        if reason is None:
+        reason, label = None, None
+        if _follows(values, rows.y):
+            reason = "it follows from y"
+        elif _follows(values, rows.z) and _follows(rows.z, values):
+            reason = "it is z under another name"
+        else:
             label = _merged(rows, Label(name, values, names, ordered, grouped))
-            reason = _too_few(rows, values) if label is None else None
         if label is None:
-            skipped.append((name, str(reason)))
+            skipped.append((name, reason or _too_few(rows, values)))
         else:
             labels.append(label)
     for coarse in labels[1:]:
@@ -92,14 +94,6 @@ def labels_of(rows: Labelled) -> tuple[list[Label], list[tuple[str, str]]]:
             labels = [one for one in labels if one is not coarse]
             skipped.append((coarse.name, f"it is one of the groupings of {fine.name}"))
     return labels, skipped
-
-
-def _why_not(rows: Labelled, values: np.ndarray) -> str | None:
-    if _follows(values, rows.y):
-        return "it follows from y"
-    if _follows(values, rows.z) and _follows(rows.z, values):
-        return "it is z under another name"
-    return None
 
 
 def _follows(values: np.ndarray, of: np.ndarray) -> bool:
@@ -124,16 +118,20 @@ def _binned(values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
 
 def _merged(rows: Labelled, label: Label) -> Label | None:
     """The label with its rare classes put together; None where fewer than two classes are left."""
-    learn, test = _counts(rows, label)
+    learn, test = (np.bincount(label.values[of], minlength=len(label.names)) for of in (rows.learn, rows.test))
+
+    def enough(group: list[int]) -> bool:
+        return bool(learn[group].sum() >= TO_LEARN and test[group].sum() >= TO_TEST)
+
     order = np.arange(len(learn)) if label.ordered else np.argsort(learn, kind="stable")
     groups: list[list[int]] = [[]]
     for number in order:
-        if groups[-1] and learn[groups[-1]].sum() >= TO_LEARN and test[groups[-1]].sum() >= TO_TEST:
+        if groups[-1] and enough(groups[-1]):
             groups.append([])
         groups[-1].append(int(number))
-    if len(groups) > 1 and (learn[groups[-1]].sum() < TO_LEARN or test[groups[-1]].sum() < TO_TEST):
+    if len(groups) > 1 and not enough(groups[-1]):
         groups[-2:] = [groups[-2] + groups[-1]]
-    if len(groups) < 2 or (learn[groups[0]].sum() < TO_LEARN or test[groups[0]].sum() < TO_TEST):
+    if len(groups) < 2 or not enough(groups[0]):
         return None
     groups.sort(key=min)
     number_of = np.empty(len(learn), np.int64)
@@ -148,12 +146,6 @@ def _together(label: Label, group: list[int]) -> str:
         return f"{label.names[group[0]]}{TO}{label.names[group[-1]]}"
     commonest = label.names[group[-1]]
     return f"{commonest} or {'a rarer one' if len(group) == 2 else f'{len(group) - 1} rarer ones'}"
-
-
-def _counts(rows: Labelled, label: Label) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of each class to learn on and to test on."""
-    learn, test = (np.bincount(label.values[of], minlength=len(label.names)) for of in (rows.learn, rows.test))
-    return learn, test
 
 
 def _too_few(rows: Labelled, values: np.ndarray) -> str:
@@ -305,11 +297,11 @@ def _of_label(found: _Found) -> list[Finding]:
     questions = sum(map(len, _sides(label).values())) or 1
     more = {"kind": "label", "classes": len(label.names), "ordered": label.ordered, "questions": questions}
     chance = attack_metrics.accuracy(found.prior[test.y], test.z)
-    right = intervals.Interval(row.accuracy, row.low, row.high)
-    bits = intervals.Interval(row.bits_counted, row.bits_counted_low, row.bits_counted_high)
     return [
-        Finding.measured(figure="right", value=right, null=chance, more=more, **found.about),
-        Finding.measured(figure="bits-counted", value=bits, null=0.0, more={"kind": "label"}, **found.about),
+        Finding.measured(figure="right", value=row.right, null=chance, more=more, **found.about),
+        Finding.measured(
+            figure="bits-counted", value=row.bits_counted, null=0.0, more={"kind": "label"}, **found.about
+        ),
     ]
 
 

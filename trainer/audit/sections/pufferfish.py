@@ -38,43 +38,35 @@ def section(dataset: Dataset, frames: np.ndarray, sensitive: Any, attack: Scored
     Of the ``attack`` on z, where one ran, how far its answers are from those of D_z: at most that epsilon, B.6 assumes.
     """
     clean = dataset.part("test")
-    prior = dataset.theta[clean.y]
-    raw = masked(logits(sensitive, dataset.unit(clean.x)), prior)
-    answers = masked(logits(sensitive, dataset.unit(frames)), prior)
-    gamma = np.abs(answers - prior).max(axis=1)
-    error = np.abs(raw - np.eye(raw.shape[1])[clean.z]).max(axis=1)
-    bound = [min(1.0, 2 * one + 4 * epsilon) for one, epsilon in zip(_ends(gamma), _ends(error), strict=True)]
+    prior, at_z = dataset.theta[clean.y], np.eye(dataset.theta.shape[1])[clean.z]
+    raw, answers = (masked(logits(sensitive, dataset.unit(x)), prior) for x in (clean.x, frames))
+    gamma, error, of_raw = (_ends(one, other) for one, other in ((answers, prior), (raw, at_z), (raw, prior)))
+    bound = tuple(min(1.0, 2 * one + 4 * epsilon) for one, epsilon in zip(gamma, error, strict=True))
     shifts: list[tuple[str, str, Sequence[float], str]] = [
-        ("shift of classifier D", SENT, _ends(gamma), MEANING),
-        ("shift of classifier D", RAW, _ends(np.abs(raw - prior).max(axis=1)), MEANING),
-        ("error of classifier D", RAW, _ends(error), "the epsilon of Corollary B.6, estimated on raw samples"),
+        ("shift of classifier D", SENT, gamma, MEANING),
+        ("shift of classifier D", RAW, of_raw, MEANING),
+        ("error of classifier D", RAW, error, "the epsilon of Corollary B.6, estimated on raw samples"),
         ("bound of Corollary B.6", SENT, bound, BOUND),
     ]
     if attack is not None:
         test = attack.test
         ours = masked(logits(sensitive, dataset.unit(test.x)), dataset.theta[test.y])
-        apart, allowed = _ends(np.abs(attack.sure["test"] - ours).max(axis=1)), _ends(error)
-        holds = "holds" if apart[0] <= allowed[0] and apart[1] <= allowed[1] else "does not hold"
+        apart = _ends(attack.sure["test"], ours)
+        holds = "holds" if apart[0] <= error[0] and apart[1] <= error[1] else "does not hold"
         text = f"of {attack.row.name} from D_z; Corollary B.6 assumes at most the epsilon of raw samples, which {holds}"
         shifts.append(("error of the best attack", SENT, apart, text))
+    facts: dict[str, Any] = {"rows": len(clean), "more": {"kind": "diagnostic"}}
     return [
-        Finding(
-            QUESTION,
-            f"{name}, {end}",
-            "number",
-            float(value),
-            of=of,
-            rows=len(clean),
-            text=text,
-            more={"kind": "diagnostic"},
-        )
+        Finding(QUESTION, f"{name}, {end}", "number", value, of=of, text=text, **facts)
         for name, of, both, text in shifts
         for end, value in zip(("mean", "largest"), both, strict=True)
     ]
 
 
-def _ends(values: np.ndarray) -> tuple[float, float]:
-    return float(values.mean()), float(values.max())
+def _ends(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """How far answers (n, classes) are from others, on average and at most."""
+    apart = np.abs(one - other).max(axis=1)
+    return float(apart.mean()), float(apart.max())
 
 
 class Diagnostic(Section):

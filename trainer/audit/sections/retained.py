@@ -7,18 +7,17 @@ leakage about it; the reader of the card decides whether that is a use or a harm
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from edgeveil.trainer.attacks.rows import places, to_learn
-from edgeveil.trainer.audit.findings import DONOR, LABEL_ONLY, RAW, SENT, Finding, plain
+from edgeveil.trainer.audit.findings import DONOR, LABEL_ONLY, RAW, SENT, Finding
 from edgeveil.trainer.audit.sections import About, Section
-from edgeveil.trainer.datasets.base import Dataset, Part
+from edgeveil.trainer.datasets.base import Dataset, Part, taken
 from edgeveil.trainer.graphs import fitting
 from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.measures.intervals import Interval
@@ -31,8 +30,7 @@ from edgeveil.trainer.runs.run import Run
 # property that is known of a sample. Tested on clean samples it shows how good the data are for training. Tested on
 # perturbed ones it shows what they tell about each property: leakage about it, wanted or not.
 
-
-MOST_CLASSES = 40  # of a property whose values are whole numbers; with more it counts as a number
+MOST_PROPERTIES, MOST_CLASSES = 6, 40  # of a property whose values are whole numbers; with more it counts as a number
 
 
 @dataclass(frozen=True)
@@ -64,8 +62,8 @@ def moments_of(dataset: Dataset, named: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in MOMENTS if name in named)
 
 
-def properties(dataset: Dataset, *, named: Sequence[str] = (), most: int = 6) -> list[Property]:
-    """Those of ``moments_of``, and the data set's own attributes, ``most`` at most; never z."""
+def properties(dataset: Dataset, *, named: Sequence[str] = ()) -> list[Property]:
+    """Those of ``moments_of``, and the data set's own attributes, ``MOST_PROPERTIES`` at most; never z."""
     eligible = []
     if shown := moments_of(dataset, named):
         values = np.concatenate(
@@ -77,7 +75,7 @@ def properties(dataset: Dataset, *, named: Sequence[str] = (), most: int = 6) ->
             distinct, numbers = np.unique(values, return_inverse=True)
             few = len(distinct) <= MOST_CLASSES and bool((distinct == np.round(distinct)).all())
             eligible.append(Property(name, numbers if few else values.astype(np.float64), len(distinct) if few else 0))
-    return eligible[:most]
+    return eligible[:MOST_PROPERTIES]
 
 
 @dataclass(frozen=True)
@@ -99,34 +97,19 @@ class Reader:
     def __init__(self, dataset: Dataset, given: Shown, known: list[Property], effort: Effort, seed: int) -> None:
         import keras
 
-        from edgeveil.models.property_readers import reader
-
-        rng = np.random.default_rng([seed, 5])
-        given = given.at_most(effort.rows, rng)
+        given = given.at_most(effort.rows, np.random.default_rng([seed, 5]))
         self._dataset, self._known = dataset, known
-        self._mean, self._scale = _scaling(dataset)
-        keras.utils.set_random_seed(seed)
         units = {"y": len(dataset.y_names), **{f"p{i}": p.classes or 1 for i, p in enumerate(known)}}
-        self._model = reader(dataset.input.shape, units)
-        entropy, squared = keras.losses.SparseCategoricalCrossentropy(from_logits=True), keras.losses.MeanSquaredError()
-        losses = {"y": entropy, **{f"p{i}": entropy if p.classes else squared for i, p in enumerate(known)}}
+        losses = {f"p{i}": keras.losses.MeanSquaredError() for i, p in enumerate(known) if not p.classes}
         targets = {"y": dataset.y[given.rows]}
         for i, p in enumerate(known):
             values = p.values[given.rows]
             targets[f"p{i}"] = values if p.classes else ((values - values.mean()) / max(values.std(), 1e-9))[:, None]
-        batch = int(np.clip(len(given.rows) // 40, 16, 64))
-        steps = effort.epochs * -(-len(given.rows) // batch)
-        rate = keras.optimizers.schedules.CosineDecay(2e-3, steps)
-        loss = fitting.total(losses)
-        adam = keras.optimizers.Adam(rate)
-        fitting.fit(self._model, self._inputs(given.u), targets, loss, adam, batch=batch, epochs=effort.epochs)
+        self._answers = _trained(dataset, given.u, targets, units, effort, seed, losses=losses, decay=True)
 
     def read(self, shown: Shown) -> dict[str, np.ndarray]:
         """y (n,) class numbers and every property (n,), class numbers or standardised values, as predicted."""
-        pieces = [
-            self._model(self._inputs(shown.u[i : i + 2048]), training=False) for i in range(0, len(shown.u), 2048)
-        ]
-        answers = {name: np.concatenate([np.asarray(piece[name]) for piece in pieces]) for name in pieces[0]}
+        answers = self._answers(shown.u)
         predictions = {"y": answers["y"].argmax(axis=1)}
         for i, p in enumerate(self._known):
             predictions[p.name] = answers[f"p{i}"].argmax(axis=1) if p.classes else answers[f"p{i}"][:, 0]
@@ -135,8 +118,7 @@ class Reader:
     def score(self, shown: Shown) -> Iterator[tuple[str | None, str, Interval]]:
         """How well that is: of y (None) and of each property, the figure, a rate or a correlation within y."""
         read, data = self.read(shown), self._dataset
-        cluster = None if data.cluster is None else data.cluster[shown.rows]
-        y = data.y[shown.rows]
+        cluster, y = taken(data.cluster, shown.rows), data.y[shown.rows]
         yield None, "right", intervals.rate(read["y"] == y, cluster)
         for p in self._known:
             truth = p.values[shown.rows]
@@ -144,9 +126,6 @@ class Reader:
                 yield p.name, "right", intervals.rate(read[p.name] == truth, cluster)
             else:
                 yield p.name, "correlation", correlation(truth, read[p.name], y, cluster)
-
-    def _inputs(self, u: np.ndarray) -> np.ndarray:
-        return ((u - self._mean) * self._scale).astype(np.float32)
 
 
 def discriminator_accuracy(
@@ -156,29 +135,55 @@ def discriminator_accuracy(
 
     0.5 is perfect; there are as many real ones as made ones.
     """
+    rng, sides = np.random.default_rng([seed, 6]), []
+    for a, b in zip(real, made, strict=True):
+        n = min(len(a.rows), len(b.rows), effort.rows // 2)
+        a, b = a.at_most(n, rng), b.at_most(n, rng)
+        sides.append((np.concatenate([a.u, b.u]), np.repeat([0, 1], n), np.concatenate([a.rows, b.rows])))
+    (u, side, _), (u_test, side_test, rows) = sides
+    order = rng.permutation(len(u))
+    answers = _trained(dataset, u[order], {"made": side[order]}, {"made": 2}, effort, seed)
+    return intervals.rate(answers(u_test)["made"].argmax(axis=1) == side_test, taken(dataset.cluster, rows))
+
+
+def _trained(
+    dataset: Dataset,
+    u: np.ndarray,
+    targets: Mapping[str, np.ndarray],
+    units: Mapping[str, int],
+    effort: Effort,
+    seed: int,
+    *,
+    losses: Mapping[str, Any] | None = None,
+    decay: bool = False,
+) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
+    """A network that learned ``targets`` (n, ...), of so many ``units`` each, of samples u (n, ...): what it answers.
+
+    Targets are class numbers, but for those that ``losses`` have. ``decay``: the rate goes down to 0.
+    """
     import keras
 
     from edgeveil.models.property_readers import reader
 
-    rng = np.random.default_rng([seed, 6])
     mean, scale = _scaling(dataset)
-    sides = []
-    for a, b in zip(real, made, strict=True):
-        n = min(len(a.rows), len(b.rows), effort.rows // 2)
-        a, b = a.at_most(n, rng), b.at_most(n, rng)
-        u = np.concatenate([a.u, b.u])
-        sides.append((((u - mean) * scale).astype(np.float32), np.repeat([0, 1], n), np.concatenate([a.rows, b.rows])))
+
+    def inputs(u: np.ndarray) -> np.ndarray:
+        return np.asarray(((u - mean) * scale).astype(np.float32))
+
     keras.utils.set_random_seed(seed)
-    model = reader(dataset.input.shape, {"made": 2})
-    loss = fitting.total({"made": keras.losses.SparseCategoricalCrossentropy(from_logits=True)})
-    (u, side, _), (u_test, side_test, rows) = sides
-    order = rng.permutation(len(u))
+    model = reader(dataset.input.shape, dict(units))
+    entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    loss = fitting.total({**dict.fromkeys(targets, entropy), **(losses or {})})
     batch = int(np.clip(len(u) // 40, 16, 64))
-    adam = keras.optimizers.Adam(2e-3)
-    fitting.fit(model, u[order], {"made": side[order]}, loss, adam, batch=batch, epochs=effort.epochs)
-    answers = np.concatenate([np.asarray(model(u_test[i : i + 2048])["made"]) for i in range(0, len(u_test), 2048)])
-    cluster = None if dataset.cluster is None else dataset.cluster[rows]
-    return intervals.rate(answers.argmax(axis=1) == side_test, cluster)
+    steps = effort.epochs * -(-len(u) // batch)
+    adam = keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(2e-3, steps) if decay else 2e-3)
+    fitting.fit(model, inputs(u), dict(targets), loss, adam, batch=batch, epochs=effort.epochs)
+
+    def answers(u: np.ndarray) -> dict[str, np.ndarray]:
+        pieces = [model(inputs(u[i : i + 2048]), training=False) for i in range(0, len(u), 2048)]
+        return {name: np.concatenate([np.asarray(piece[name]) for piece in pieces]) for name in pieces[0]}
+
+    return answers
 
 
 def correlation(a: np.ndarray, b: np.ndarray, y: np.ndarray, cluster: np.ndarray | None) -> Interval:
@@ -194,7 +199,7 @@ def correlation(a: np.ndarray, b: np.ndarray, y: np.ndarray, cluster: np.ndarray
     if len(totals) < 3 or abs(r) > 1 - 1e-9:
         return Interval(r, np.nan, np.nan)
     error = float(np.sqrt((totals**2).sum())) / len(a) / (1 - r**2)
-    half = float(stats.t.ppf(0.975, len(totals) - 1)) * error
+    half = intervals.student(len(totals)) * error
     middle = float(np.arctanh(r))
     return Interval(r, float(np.tanh(middle - half)), float(np.tanh(middle + half)))
 
@@ -290,9 +295,9 @@ def section(asked: Asked, frames: np.ndarray) -> list[Finding]:
     dataset = asked.dataset
     shown, test = _by_slice(dataset, frames), dataset.part("test")
     moved = (dataset.unit(test.x) - shown["test"].u).reshape(len(test), -1)
-    by_property = correlations_with_intervals(dataset, test, frames[-len(test) :], named=asked.named)
-    alike = {"distance": intervals.mean(np.linalg.norm(moved, axis=1), test.cluster)}
-    alike |= _similarity(dataset, test, shown["test"].u, asked.seed)
+    by_property = correlations(dataset, test, frames[-len(test) :], named=asked.named)
+    distance = intervals.mean(np.linalg.norm(moved, axis=1), test.cluster)
+    alike = {"distance": distance, **_similarity(dataset, test, shown["test"].u, asked.seed)}
     facts: dict[str, Any] = {"null": 0.0, "text": KEPT, "more": KIND}
     return [
         *asked.side(shown, SENT),
@@ -322,20 +327,14 @@ def label_only(asked: Asked, means: np.ndarray, label: np.ndarray) -> list[Findi
     ]
 
 
-def correlations(dataset: Dataset, part: Part, frames: np.ndarray, *, named: tuple[str, ...] = ()) -> dict[str, float]:
+def correlations(
+    dataset: Dataset, part: Part, frames: np.ndarray, *, named: tuple[str, ...] = ()
+) -> dict[str, Interval]:
     """Correlation within y between x and x' by property, for rows ``part`` and their raw ``frames`` (n, *shape).
 
     What ``moments_of`` names is measured. An attribute of the data set is looked up where every frame is a
     sample of the data set (donors); else it is left out, because it is not known of a made frame.
     """
-    by_property = correlations_with_intervals(dataset, part, frames, named=named)
-    return {name: plain(value.estimate) for name, value in by_property.items()}
-
-
-def correlations_with_intervals(
-    dataset: Dataset, part: Part, frames: np.ndarray, *, named: tuple[str, ...] = ()
-) -> dict[str, Interval]:
-    """As ``correlations``, each with its 95 % interval."""
     by_property = {}
     if shown := moments_of(dataset, named):
         before, after = moments(dataset.unit(part.x)), moments(dataset.unit(frames))
@@ -363,7 +362,7 @@ def _similarity(dataset: Dataset, test: Part, u: np.ndarray, seed: int) -> dict[
     some = np.random.default_rng([seed, 9]).permutation(len(test))[:SIMILARITY_ROWS]
     before, after = dataset.unit(test.x[some]), u[some]
     side = min(11, *dataset.input.shape[:2])
-    cluster = None if test.cluster is None else test.cluster[some]
+    cluster = taken(test.cluster, some)
     ssim = tf.image.ssim(before, after, 1.0, filter_size=side).numpy().astype(np.float64)
     error = ((before - after) ** 2).reshape(len(some), -1).mean(axis=1)
     psnr = -10 * np.log10(np.maximum(error, 1e-10))  # 100 dB where nothing was changed

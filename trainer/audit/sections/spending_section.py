@@ -29,7 +29,6 @@ BOUNDS = {"public": "the public bounds", "from-training": "bounds that are extre
 ON_BOARD = "checked by the runtime in the shipped integers"
 HERE = "computed from the shipped integers; the bundle does not claim it, so no runtime checks it"
 
-
 KIND = {"kind": "spending"}
 ASKED = "channel"
 
@@ -56,7 +55,9 @@ def section(
     alpha = recomputed if claim is None else claim["micro_epsilon"] / MICRO
     law = exact_law.largest_ratio(stages, outputs, tables)
     beyond = "".join(f"; its {outlet.name} are beyond that" for outlet, _ in outlets.unattacked(manifest))
-    text = sentence(alpha, claim, bounds, **_kept(stages, outputs))[:-1] + beyond + "."
+    law_of_one = instantaneous(stages)  # what one answer of a kept one tells where no other is seen
+    once = None if law_of_one is None else epsilon_of_one(law_of_one)
+    text = sentence(alpha, claim, bounds, once=once, held=repeats(stages, outputs))[:-1] + beyond + "."
     more = {**KIND, "claimed": claim is not None, "bounds": bounds}
     integers = "epsilon of the shipped integers"
     counted: dict[str, Any] = {"figure": "epsilon", "value": law.epsilon, "rows": law.draws}
@@ -67,12 +68,6 @@ def section(
         Finding(ASKED, f"{integers}, computed", "epsilon", recomputed, more=KIND),
         Finding(ASKED, f"{integers}, by every draw", more=KIND, **counted),
     ]
-
-
-def _kept(stages: Sequence[Mapping[str, Any]], outputs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Whether an answer is kept, and what one instantaneous answer of it tells where no other is seen."""
-    law = instantaneous(stages)
-    return {"held": repeats(stages, outputs), "once": None if law is None else epsilon_of_one(law)}
 
 
 def sentence(

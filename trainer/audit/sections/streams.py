@@ -40,7 +40,6 @@ from edgeveil.trainer.measures.intervals import Interval, unit_numbers
 #
 # Tracks are few, so it is small, starts from log P(z|y) and sees all of them in every step.
 
-
 WIDTH = 24
 STEPS = 45
 RATE = 1.2e-2
@@ -190,13 +189,19 @@ def section(
             return {name: value[place[part.index]] for name, value in sent.items()}
         return perturb(part.x, unit_numbers(len(part), part.cluster))
 
-    slices = {"learn": _slice(dataset.part(freshest(dataset)), outputs), "test": _slice(dataset.part("test"), outputs)}
-    findings = tracks(hold, dataset, slices, trees=trees, seed=seed, attack=attack)
+    slices = {}
+    for name, part in (("learn", dataset.part(freshest(dataset))), ("test", dataset.part("test"))):
+        in_time = part.take(np.argsort(part.index))
+        slices[name] = in_time, outputs(in_time)
+    codes = _codes([out for _, out in slices.values()])
+    if attack is not None and len(codes[0]) < ROWS_OF_A_VALUE * len(np.unique(np.concatenate(codes))):
+        codes = []
+    about = hold, dataset, slices, codes, trees, seed, attack
+    findings = [one for length in LENGTHS for one in _of_length(length, *about)]
     most = longest(findings)
     if most is not None:
-        findings[findings.index(most)] = replace(
-            most, text=headline(findings) or "", more={**most.more, "headline": True}
-        )
+        text = headline(findings, most)
+        findings[findings.index(most)] = replace(most, text=text, more={**most.more, "headline": True})
     if hold == "track" and one_release in slices["test"][1]:
         classes = len(dataset.y_names), len(dataset.z_names)
         findings += _certified(dataset, slices["test"], classes, seed, tried, one_release)
@@ -206,24 +211,6 @@ def section(
 KIND = {"kind": "streams"}
 TRACKS = "tracks"
 Slice = tuple[Part, Mapping[str, np.ndarray]]
-
-
-def tracks(
-    hold: str, dataset: Dataset, slices: Mapping[str, Slice], *, trees: int, seed: int, attack: Scored | None
-) -> list[Finding]:
-    """The findings about tracks of each length: ``right`` and ``auc`` by every family, and why there are none.
-
-    ``more`` has the number of ``releases``, what the tracks are ``of``, and what the family reaches of ``shuffled``
-    people. ``hold`` is how the stream is held; ``slices`` are those to learn on and to test on, with what was sent.
-    """
-    codes = _codes([out for _, out in slices.values()])
-    different = len(np.unique(np.concatenate(codes)))
-    if attack is not None and len(codes[0]) < ROWS_OF_A_VALUE * different:
-        codes = []
-    findings: list[Finding] = []
-    for length in LENGTHS:
-        findings += _of_length(length, hold, dataset, slices, codes, trees, seed, attack)
-    return findings
 
 
 def _of_length(
@@ -236,16 +223,21 @@ def _of_length(
     seed: int,
     attack: Scored | None,
 ) -> Iterator[Finding]:
+    """The findings about tracks of one length: ``right`` and ``auc`` by every family, or why there are none.
+
+    ``more`` has the number of ``releases``, what the tracks are ``of``, and what the family reaches of ``shuffled``
+    people. ``hold`` is how the stream is held; ``slices`` are those to learn on and to test on, with what was sent, and
+    ``codes`` what was sent of each as numbers: none where it is no codes.
+    """
     rng = np.random.default_rng(seed)
-    chosen_parts = slices.values() if codes else [slices["test"]]
-    cut, of = [_recorded(part, dataset, length) for part, _ in chosen_parts], RECORDINGS
-    few = min(map(len, cut))
-    if few < FEWEST and hold in ("none", "frame"):
+    chosen_parts = [part for part, _ in (slices.values() if codes else [slices["test"]])]
+    cut, of = [_recorded(part, dataset, length) for part in chosen_parts], RECORDINGS
+    if min(map(len, cut)) < FEWEST and hold in ("none", "frame"):
         with contextlib.suppress(BadInput):
-            cut, of = [_linked(part, length, np.random.default_rng([seed, length])) for part, _ in chosen_parts], LINKED
-            few = min(map(len, cut))
-    if few < FEWEST:
-        yield _not_run(length, f"{few} {of} of {length} readings; at least {FEWEST} are needed")
+            cut, of = [_linked(part, length, np.random.default_rng([seed, length])) for part in chosen_parts], LINKED
+    if (few := min(map(len, cut))) < FEWEST:
+        reason = f"{few} {of} of {length} readings; at least {FEWEST} are needed"
+        yield Finding(TRACKS, f"{length} readings", not_run=reason, more={**KIND, "releases": length})
         return
     classes, part = (len(dataset.y_names), len(dataset.z_names)), slices["test"][0]
     rows, unit = cut[-1], None
@@ -277,16 +269,12 @@ def _of_length(
         yield Finding.measured(TRACKS, name, "right", right, null=chance, more=more, **about)
         area = attack_metrics.auc_interval(p, test.y, test.z, unit)
         # The best of several families is named, so that the interval holds for all of them at once.
-        area = Interval(area.estimate, *(area.estimate + wide * (end - area.estimate) for end in area[1:]))
-        area = Interval(area.estimate, max(0.0, area.low), min(1.0, area.high))
+        low, high = (area.estimate + wide * (end - area.estimate) for end in area[1:])
+        area = Interval(area.estimate, max(0.0, low), min(1.0, high))
         yield Finding.measured(TRACKS, name, "auc", area, null=NOTHING, more=more, **about)
 
 
 LEARNED_ON = {"attack": "fresh", "perturber": "old"}
-
-
-def _not_run(length: int, reason: str) -> Finding:
-    return Finding(TRACKS, f"{length} readings", not_run=reason, more={**KIND, "releases": length})
 
 
 def longest(found: Sequence[Finding]) -> Finding | None:
@@ -295,11 +283,8 @@ def longest(found: Sequence[Finding]) -> Finding | None:
     return max(areas, key=lambda one: (one.more["releases"], one.value), default=None)
 
 
-def headline(found: Sequence[Finding]) -> str | None:
-    """What the longest tracks tell, in words; None where there are none."""
-    most = longest(found)
-    if most is None:
-        return None
+def headline(found: Sequence[Finding], most: Finding) -> str:
+    """What the longest tracks tell, in words; ``most`` is the area of the best family on them."""
     releases, of = most.more["releases"], most.more["of"]
     same = [one for one in found if one.name == most.name and one.more["releases"] == releases]
     right = next(one for one in same if one.figure == "right")
@@ -309,40 +294,26 @@ def headline(found: Sequence[Finding]) -> str | None:
     )
 
 
-def _slice(part: Part, outputs: Outputs) -> Slice:
-    """The rows of a slice in order of time with what left of them."""
-    part = part.take(np.argsort(part.index))
-    return part, outputs(part)
-
-
 def _recorded(part: Part, dataset: Dataset, length: int) -> Tracks:
     """Places of the rows of tracks in ``part``, by its recordings; none where no one is long enough."""
-    place, none = np.arange(len(part)), Tracks(np.empty((0, length), np.int64), part.y[:0], part.z[:0])
-    if part.cluster is None:
-        return none
+    place = np.arange(len(part))
     if dataset.cluster_kind == "session":
-        return ends(part, place, length) or none
-    track = unit_numbers(len(part), part.cluster)
-    try:
-        return sequences.cut(place, part.y, part.z, track=track, length=length)
-    except BadInput:
-        return none
+        return ends(part, place, length)
+    with contextlib.suppress(BadInput):
+        if part.cluster is not None:
+            track = unit_numbers(len(part), part.cluster)
+            return sequences.cut(place, part.y, part.z, track=track, length=length)
+    return Tracks(np.empty((0, length), np.int64), part.y[:0], part.z[:0])
 
 
 def _linked(part: Part, length: int, rng: np.random.Generator) -> Tracks:
     return sequences.pooled(np.arange(len(part)), part.y, part.z, length=length, rng=rng)
 
 
-def ends(part: Part, code: np.ndarray, length: int) -> Tracks | None:
-    """The last ``length`` codes of each recording that has so many; None where there is none."""
-    pieces = []
-    for number in np.unique(np.asarray(part.cluster)):
-        rows = np.flatnonzero(part.cluster == number)
-        if len(rows) >= length:
-            pieces.append(rows[-length:])
-    if not pieces:
-        return None
-    rows = np.stack(pieces)
+def ends(part: Part, code: np.ndarray, length: int) -> Tracks:
+    """The last ``length`` codes of each recording that has so many."""
+    recordings = (np.flatnonzero(part.cluster == one) for one in np.unique(np.asarray(part.cluster)))
+    rows = np.array([one[-length:] for one in recordings if len(one) >= length], np.int64).reshape(-1, length)
     return Tracks(code[rows], part.y[rows[:, 0]], part.z[rows[:, 0]])
 
 
@@ -365,23 +336,16 @@ def _certified(
     those that have voted, where they vote."""
     part, out = test
     held = ends(part, np.asarray(out[name]), 1)
-    if held is None:
+    if not len(held):
         return []
     number = classes[0]
     if name == "code":
         number *= -(-(int(held.code.max()) + 1) // classes[0])
     held = held.take(held.code[:, 0] < number)
-    prior = counted_prior(part.y, part.z, classes)
-    certified = certificate.certify(
-        held.y,
-        held.code[:, 0],
-        held.z,
-        channel=np.eye(number),
-        classes=classes,
-        chance=float(prior.max(axis=1)[held.y].mean()),
-        tried=tried,
-        rng=np.random.default_rng(seed),
-    )
+    prior, rows = counted_prior(part.y, part.z, classes), (held.y, held.code[:, 0], held.z)
+    settings: dict[str, Any] = {"classes": classes, "tried": tried, "rng": np.random.default_rng(seed)}
+    chance = float(prior.max(axis=1)[held.y].mean())
+    certified = certificate.certify(*rows, channel=np.eye(number), chance=chance, **settings)
     text = certified.sentence(f"tracks ({dataset.cluster_kind}s)")
     whole = text.replace("For one sample,", "For all samples of one track together,")
     more = {**KIND, "plug_in": certified.plug_in, "tried": tried}

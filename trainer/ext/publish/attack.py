@@ -18,13 +18,13 @@ import numpy as np
 from scipy import special
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
-from edgeveil.trainer.attacks.findings import Row, Scored, score
-from edgeveil.trainer.attacks.problem import BUDGETS, Problem, Released, units_of
+from edgeveil.trainer.attacks.findings import Row, Scored, done_by, score
+from edgeveil.trainer.attacks.problem import BUDGETS, Released, blank, units_of
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries, without_d_z
 from edgeveil.trainer.attacks.rows import FOLDS, Question, question_of_fresh
 from edgeveil.trainer.attacks.run_all import Ran, run, summed_up
-from edgeveil.trainer.audit.document import attacked
+from edgeveil.trainer.audit.document import attacked, interval
 from edgeveil.trainer.audit.findings import plain
 from edgeveil.trainer.audit.pairs import FEWEST_OF_A_CLASS
 from edgeveil.trainer.audit.verdict import CANNOT_TELL, LEAKS, NOTHING_FOUND, judge
@@ -118,9 +118,6 @@ def exceeded(upper: Mapping[str, float | None], asked: Attack) -> list[dict[str,
 # columns alone stand next to the others, for what they tell no perturber hides.
 
 
-KEPT = ("name", "kind", "train_samples", "accuracy", "low", "high", "auc", "bits_counted")
-
-
 def attack(
     published: Published,
     z: Sequence[str],
@@ -148,12 +145,9 @@ def attack(
     steps = (len(by_unit.views) + (by_unit.single is not None)) * len(attackers)
     with progress("attack on the publication", total=steps) as advance:
 
-        def done(rows: Sequence[Row]) -> None:
-            advance(**({"right": rows[0].accuracy} if rows else {}))
-
         def ran(view: View) -> tuple[Question, Ran]:
             question = _question(view, asked, seed)
-            return question, run(question, seed=seed, families=attackers, done=done)
+            return question, run(question, seed=seed, families=attackers, done=done_by(advance))
 
         views = {name: _with_single(name, by_unit, ran, view) for name, view in by_unit.views.items()}
     parts = {name: _part(*one, by_unit.unit, asked, seed) for name, one in views.items()}
@@ -216,9 +210,7 @@ def _require_enough(settings: Attack, units: Units) -> None:
 def _question(view: View, settings: Attack, seed: int) -> Question:
     spec, rows = view
     counted = counted_prior(rows.y, rows.z, (int(rows.y.max()) + 1, int(rows.z.max()) + 1))
-    empty = rows.take(np.empty(0, np.int64))
-    blank = Problem(spec, counted, counted, empty, empty, empty, empty, BUDGETS[settings.budget])
-    return question_of_fresh(rows, blank, seed=seed)
+    return question_of_fresh(rows, blank(spec, counted, counted, rows, BUDGETS[settings.budget]), seed=seed)
 
 
 def _with_single(name: str, by_unit: Units, ran: Any, view: View) -> tuple[Question, Ran]:
@@ -250,7 +242,8 @@ def _part(question: Question, ran: Ran, unit: str, settings: Attack, seed: int) 
 
 
 def _kept(row: Row) -> dict[str, Any]:
-    return plain({key: getattr(row, key) for key in KEPT})
+    facts = {"name": row.name, "kind": row.kind, "train_samples": row.train_samples, **interval(row.right)}
+    return plain({**facts, "auc": row.auc, "bits_counted": row.bits_counted.estimate})
 
 
 def _worst(words: Sequence[str]) -> str:
