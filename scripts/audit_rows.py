@@ -1,15 +1,17 @@
 """The fields that audits of schema 1 had, computed from findings: records of docs/results have them.
 
     python -m scripts.audit_rows runs/mnist-export/audit.json
+    python -m scripts.audit_rows OLD.json NEW.json
 
-They are written to standard output, so that audits of both schemas can be compared number by number.
+They are written to standard output; two audits, of either schema, are compared number by number: rows by their names,
+as far as both have them. Exit code 3 where a number differs.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -155,5 +157,37 @@ def _probe(one: Finding) -> dict[str, Any]:
     return {"name": one.name, "figure": one.figure, **ends, "n": one.rows, "chance": one.null}
 
 
+def numbers(value: Any, at: str = "") -> Iterator[tuple[str, float]]:
+    """Each number of a document with its place; rows of a list by name, setting and seed. Times are left out."""
+    if isinstance(value, Mapping):
+        for key in sorted(value.keys() - {"seconds"}):
+            yield from numbers(value[key], f"{at}.{key}")
+    elif isinstance(value, list):
+        for place, one in enumerate(value):
+            named = isinstance(one, Mapping) and "name" in one
+            key = [str(one[name]) for name in ("name", "learned_on", "seed") if name in one] if named else [str(place)]
+            yield from numbers(one, f"{at}[{', '.join(key)}]")
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield at, value
+
+
+def compare(old: Path, new: Path) -> int:
+    """Print what differs by more than the last of six digits; how many numbers both have, and how many differ."""
+    before, after = (dict(numbers(one if "adversaries" in one else fields(one))) for one in map(_document, (old, new)))
+    both = [place for place in before if place in after]
+    differ = [place for place in both if abs(before[place] - after[place]) > 1.01e-6]
+    for place in differ:
+        print(f"{place[1:]} was {before[place]:g}, now {after[place]:g}")
+    print(f"{len(both)} numbers in both, {len(differ)} differ; {len(before) - len(both)} in the first alone")
+    return 3 if differ else 0
+
+
+def _document(path: Path) -> Any:
+    document = json.loads(path.read_text())
+    return document if "adversaries" in document else read(path)
+
+
 if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        raise SystemExit(compare(Path(sys.argv[1]), Path(sys.argv[2])))
     json.dump(fields(read(Path(sys.argv[1]))), sys.stdout, indent=1, sort_keys=True)

@@ -4,7 +4,8 @@ A recipe is trained under its quick budget, and each converter makes the files o
 an export does it, and self-tested by the board's runtime on the interpreters of this Python and of those of
 scripts/environments/pythons.py. keras-onnx needs PyTorch, nncf NNCF: .venvs/nncf/bin/python has both
 (scripts/environments/vendors). What is finished stays in --work, files and runs too, and a run that was broken off goes
-on from it. Files of one artefact take turns, on one thread.
+on from it. Files of one artefact take turns, on one thread. ``--userland`` then tests and times all files in the
+emulated arm64 userland, whose times compare files with each other alone.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
@@ -34,7 +36,7 @@ from edgeveil.devices import profiles
 from edgeveil.devices.profiles import CONVERTERS as USUAL
 from edgeveil.devices.profiles import Profile
 from edgeveil.edge_runtime.backends import available, open_backend
-from edgeveil.edge_runtime.errors import EdgeVeilError
+from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError
 from edgeveil.edge_runtime.registry import Kind
 from edgeveil.trainer.cli.bench_command import link_packages
 from edgeveil.trainer.export import runners
@@ -51,6 +53,7 @@ from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from edgeveil.trainer.train import train
 from scripts import record
+from scripts.emulation import trees
 from scripts.environments import pythons
 
 OUT = record.RESULTS / "converters.json"
@@ -58,11 +61,15 @@ WORK = Path(tempfile.gettempdir()) / "edgeveil-converters"
 PRECISIONS, OPSET = ("float32", "int8"), 13  # the opset that all boards read
 COMPARED, TURNS, TURN_S, CLOSE = 256, 7, 0.05, 1.05  # CLOSE: what a first choice may take of the fastest's time
 OLD = ("py36", "py37", "py39-tflite", "py39-openvino")  # environments of boards, each with one interpreter
+# What SELF_TEST needs of an arm64 board; ml-dtypes and the others are LiteRT's.
+LITERT = ("ai-edge-litert==2.3.0", "ml-dtypes==0.6.0", "flatbuffers==25.12.19", "backports-strenum==1.2.8")
+ARM64 = (*LITERT, "typing-extensions==4.16.0", "tqdm==4.70.1", "numpy==2.4.6", "onnxruntime==1.31.1")
 SELF_TEST = """
-import json, os, sys
+import json, os, sys, time
 sys.path.insert(0, sys.argv[1])
+import numpy as np
 from edgeveil.edge_runtime.backends import available
-from edgeveil.edge_runtime.errors import EdgeVeilError
+from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError
 from edgeveil.edge_runtime.manifest.schema import check_manifest
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.pipeline.reconstruction import self_test
@@ -79,6 +86,13 @@ for folder, artefact in json.loads(sys.argv[2]):
             pipeline = load_pipeline(manifest, members, artefact, backend=backend)
             row["version"] = next(iter(pipeline.runners.values())).info()["version"]
             row["max_abs"] = float(self_test(pipeline, manifest, members, artefact))
+            least = [float("inf") for _ in pipeline.runners]
+            calls = [one.bare_call(np.random.RandomState(0)) for one in pipeline.runners.values()]
+            for number in range(int(sys.argv[3]) * len(calls)):
+                begun = time.time()
+                calls[number % len(calls)]()
+                least[number % len(calls)] = min(least[number % len(calls)], 1000 * (time.time() - begun))
+            row.update({"ms": sum(least)} if int(sys.argv[3]) else {})
         except EdgeVeilError as error:
             row["refused"] = str(error)[:300]
         print(json.dumps(row))
@@ -239,17 +253,68 @@ def _processor_s() -> float:
 def _self_tests(rows: Sequence[dict[str, Any]], folder: Path) -> None:
     """Add to each file what the board's own self-test finds on every interpreter that reads it, here and in OLD."""
     by_folder = {str(folder / f"{row['converter']}-{row['artefact']}"): row for row in rows if "self_tests" in row}
-    words = json.dumps([(place, row["artefact"]) for place, row in by_folder.items()])
+    words = [json.dumps([(place, row["artefact"]) for place, row in by_folder.items()]), "0"]
     olds = [pythons.folder() / name / "bin" / "python" for name in OLD]
     with tempfile.TemporaryDirectory() as name:
         linked = str(link_packages(Path(name)).resolve())
         for python in [Path(sys.executable), *(one for one in olds if one.exists())]:
-            command = [str(python), "-c", SELF_TEST, linked, words]
+            command = [str(python), "-c", SELF_TEST, linked, *words]
             environment = {**os.environ, "OMP_NUM_THREADS": "1"}
             done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
             for line in done.stdout.splitlines():
                 found = json.loads(line)
                 by_folder[found.pop("folder")]["self_tests"].append(found)
+
+
+@contextlib.contextmanager
+def userland(work: Path) -> Iterator[list[str]]:
+    """The words before Python's that run it in the emulated arm64 userland, with the wheels of ARM64 and what lies in
+    ``work`` and in this checkout. Raises ``NoBoard`` where there can be none."""
+    trees.need("unshare", "chroot", "mount")
+    pristine = trees.tree(Path.home() / ".cache" / "edgeveil-boards", "userland")
+    trees.register()
+    with tempfile.TemporaryDirectory() as name:
+        root, wheels = Path(name, "root"), Path(name, "wheels")
+        trees.run(["cp", "-a", str(pristine), str(root)])
+        words = ["download", "--no-deps", "--only-binary=:all:", "--python-version=3.11", "--implementation=cp"]
+        words += [f"--platform={tag}_aarch64" for tag in ("manylinux2014", "manylinux_2_27", "manylinux_2_28")]
+        trees.run([sys.executable, "-m", "pip", *words, "--dest", str(wheels), *ARM64], timeout_s=600)
+        packages = root / "opt" / "packages"
+        for wheel in wheels.iterdir():
+            with zipfile.ZipFile(wheel) as file:
+                file.extractall(packages)
+        bound = [str(work.resolve()), str(record.ROOT)]
+        for place in bound:
+            (root / place.lstrip("/")).mkdir(parents=True)
+        enter = "".join(f'mount --bind "{place}" "{root}{place}" && ' for place in bound)
+        enter += f'mount -t proc proc "{root}/proc" && exec chroot "{root}" /usr/bin/env -i "$@"'
+        yield [
+            "unshare",
+            "--mount",
+            "bash",
+            "-c",
+            enter,
+            "userland",
+            f"QEMU_CPU={trees.PROCESSOR}",
+            "OMP_NUM_THREADS=1",
+            "PYTHONPATH=/opt/packages",
+            "python3",
+        ]
+
+
+def _tested_there(enter: Sequence[str], work: Path, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What ``SELF_TEST`` prints in the userland of each file of a recipe."""
+    folder = (work / f"{row['recipe']}-files").resolve()
+    files = [
+        (str(folder / f"{one['converter']}-{one['artefact']}"), one["artefact"])
+        for one in row["files"]
+        if "self_tests" in one
+    ]
+    words = [*enter, "-c", SELF_TEST, str(record.ROOT / ".venv" / "src"), json.dumps(files), "5"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise DeviceFailed(f"the userland's Python ended with code {done.returncode}: {done.stderr[-300:]}")
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def _in_turns(runs: Sequence[Callable[[], Any]]) -> list[float]:
@@ -323,6 +388,25 @@ def by_board(every: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
+def on_arm64(recipes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """For each artefact in the emulated userland: its files, those that fail, and each converter's share of the least
+    time of a recipe, in the median over recipes. qemu's times are no board's."""
+    found: dict[str, dict[str, Any]] = {}
+    for recipe in recipes:
+        tests = [(row, one) for row in recipe.get("files", ()) for one in row.get("self_tests", ()) if "machine" in one]
+        for row, one in tests:
+            facts = found.setdefault(row["artefact"], {"files": 0, "refused": [], "share": {}})
+            facts["files"] += 1
+            if "refused" in one:
+                facts["refused"].append([recipe["recipe"], row["converter"], one["refused"]])
+                continue
+            alike = [other["ms"] for file, other in tests if file["artefact"] == row["artefact"] and "ms" in other]
+            facts["share"].setdefault(row["converter"], []).append(min(alike) / one["ms"])
+    for facts in found.values():
+        facts["share"] = {name: round(float(np.median(shares)), 2) for name, shares in facts["share"].items()}
+    return [{"artefact": name, **facts} for name, facts in sorted(found.items())]
+
+
 def losses(recipes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """For each converter, of its int8 files: what Keras reads of y less what they let read, over recipes."""
     found = []
@@ -343,6 +427,7 @@ def main() -> int:
     script.add_argument("recipes", nargs="*", default=names, metavar="RECIPE", help="left out: all that ship")
     script.add_argument("--work", type=Path, default=WORK, help="folder of what is finished")
     script.add_argument("--without", nargs="*", default=[], help="converters that these recipes are not tried with")
+    script.add_argument("--userland", action="store_true", help="test and time the files on emulated arm64, too")
     asked = script.parse_args()
     if unknown := [name for name in asked.recipes if name not in names]:
         script.error(f"expected names of {', '.join(names)}; got {', '.join(unknown)}")
@@ -351,6 +436,15 @@ def main() -> int:
         print(name, file=sys.stderr, flush=True)
         record.kept(asked.work / f"{name}.json", lambda one=name: figures(one, asked.work, asked.without))
     rows = [record.read(asked.work / f"{name}.json") for name in names]
+    if asked.userland:
+        with userland(asked.work) as enter:
+            for row in (one for one in rows if "files" in one):
+                print(row["recipe"], "on arm64", file=sys.stderr, flush=True)
+                place = asked.work / f"{row['recipe']}.userland.json"
+                for found in record.kept(place, lambda row=row: _tested_there(enter, asked.work, row)):
+                    name = Path(found.pop("folder")).name
+                    file = next(one for one in row["files"] if f"{one['converter']}-{one['artefact']}" == name)
+                    file["self_tests"].append({**found, "machine": "emulated arm64"})
     here = record.here()
     packages = {name for kind in CONVERTERS.kinds().values() for name in kind.facts["packages"]} | {"openvino"}
     here["versions"] |= {name: importlib.metadata.version(name) for name in sorted(packages) if _is_installed(name)}
@@ -358,6 +452,7 @@ def main() -> int:
     every = [one for row in rows if "files" in row for one in choices(row["files"], row["kind"], row["recipe"])]
     facts["boards"] = by_board(every)
     facts["losses"] = losses([row for row in rows if row])
+    facts["arm64"] = on_arm64(rows)
     facts["first_is_not_fastest"] = [one for one in every if one["times"] is None or one["times"] > CLOSE]
     facts["not_run"] = [name for name, row in zip(names, rows, strict=True) if not row]
     record.write(asked.out, script.path, {**facts, "recipes": [row for row in rows if row]})

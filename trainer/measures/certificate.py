@@ -235,11 +235,12 @@ def shuffled_labels(
     of_unit, stratum = z[first], strata[first]
     order = np.argsort(stratum, kind="stable")
     pieces = np.split(order, np.flatnonzero(np.diff(stratum[order])) + 1)
+    within = [(piece, of_unit[piece]) for piece in pieces]
     for _ in range(shuffles):
-        shuffled = of_unit.copy()
-        for piece in pieces:
-            shuffled[piece] = of_unit[rng.permutation(piece)]
-        yield shuffled[unit]
+        shuffled = np.empty_like(of_unit)
+        for piece, values in within:
+            shuffled[piece] = rng.permutation(values)
+        yield shuffled if len(first) == len(z) else shuffled[unit]
 
 
 # Bits about z that codes tell beyond y, over those of a null, with a bootstrap interval by unit.
