@@ -86,7 +86,7 @@ def rerun(
         raise BadInput(
             f"The recorded audit had the seed {seed}: a rerun needs another. Leave --seed out, or change it."
         )
-    tried = next((one.more["tried"] for one in findings(recorded) if "tried" in one.more), None)
+    terms = next((one.more for one in findings(recorded) if "tried" in one.more), {})
     with tempfile.TemporaryDirectory() as cache:
         again = audit(
             path,
@@ -95,7 +95,8 @@ def rerun(
             artefact=recorded["artefact"],
             budget=recorded["budget"],
             seed=seed,
-            tried=tried,
+            tried=terms.get("tried"),
+            looks=terms.get("looks", 0),
             cache=Path(cache),
             **work,
         )

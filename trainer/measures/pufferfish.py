@@ -45,7 +45,7 @@ class Pufferfish:
     ``prior`` are those over the recipe's prior, ``supports`` those over every prior with its supports, one for each of
     ``EPSILONS``. ``codes`` is the loss of every code over such priors. ``units`` independent units were counted,
     ``fewest`` are those of the rarest pair of y and z: with fewer than ``RATE`` no bound is given, and all three are
-    empty. ``tried`` configurations share the confidence.
+    empty. ``tried`` configurations share the confidence (``certificate.shared``).
     """
 
     prior: tuple[Loss, ...]
@@ -54,7 +54,7 @@ class Pufferfish:
     units: int
     fewest: int
     confidence: float
-    tried: int
+    tried: float
 
 
 class _Secret(NamedTuple):
@@ -75,7 +75,7 @@ def counted(
     rng: np.random.Generator,
     cluster: np.ndarray | None = None,
     confidence: float = 0.95,
-    tried: int = 1,
+    tried: float = 1,
 ) -> Pufferfish:
     """Bound the codes c' (n,) of held-out rows y, z (n,): nothing of the codebook was fitted or chosen on them.
 
@@ -149,19 +149,25 @@ def _delta(laws: np.ndarray, gram: np.ndarray, secret: _Secret, epsilon: float, 
 
 
 def _of_codes(counts: np.ndarray, of_pair: np.ndarray, support: np.ndarray, error: float) -> Loss:
-    """The loss of every code that each z of its y sent to ``RATE`` units on average, and what the other codes weigh."""
-    each = error / (2 * counts[0].size)
+    """The loss of a y's own codes that each of its z sent to ``RATE`` units on average, and what all others weigh."""
+    codes = counts.shape[2]
+    each, each_rest = error / (4 * counts[0].size), error / (2 * of_pair[0].size)
     trials = np.broadcast_to(of_pair[:, :, None, :], counts.shape)
     low, high = lower_end(counts, trials, error=each), upper_end(counts, trials, error=each)
     mean = counts.mean(axis=0)
+    own = mean.sum(axis=2).argmax(axis=0)  # of each code the y that it comes with most often
     epsilon = delta = estimate = 0.0
     for y, values in enumerate(support):
         if values.sum() < 2:
             continue
-        often = (mean[y][:, values] >= RATE).all(axis=1)
-        rare = np.minimum(high[y][~often][:, values].sum(axis=0), 1.0)
-        delta = max(delta, float(rare.max(initial=0.0)))
-        share = mean[y][~often][:, values].sum(axis=0) / np.maximum(mean[y][:, values].sum(axis=0), 1e-9)
+        often = (own == y) & (mean[y][:, values] >= RATE).all(axis=1)
+        # Which codes are left out was chosen by the counts: of their sum the error is shared by all 2^codes sets.
+        rest = counts[:, y][:, ~often][:, :, values].sum(axis=1)
+        ends = high[y][~often][:, values].sum(axis=0)
+        together = upper_end(rest, of_pair[:, y, values], error=each_rest * 2.0**-codes)
+        if not often.all():
+            delta = max(delta, float(np.minimum(ends, together).max()))
+        share = (rest / np.maximum(of_pair[:, y, values], 1)).mean(axis=0)
         estimate = max(estimate, float(share.max(initial=0.0)))
         if often.any():
             ratio = np.log(high[y][often][:, values].max(axis=1) / low[y][often][:, values].min(axis=1))

@@ -8,10 +8,12 @@ from edgeveil.trainer.measures.certificate import (
     bayes_accuracy,
     capacity,
     certify,
+    chosen,
     count,
     information,
     null_distribution,
     released_counts,
+    shared,
     upper,
 )
 
@@ -46,6 +48,69 @@ def test_the_bound_holds_at_least_as_often_as_it_says(z_classes, slack):
         counts = count(*rows, shape=p.shape)
         held += upper(bayes_accuracy(counts), np.ones(400), delta=0.05, slack=slack) >= truth
     assert held / 300 >= 0.95
+
+
+def built_from_looks(n: int, looks: int, rng: np.random.Generator) -> float:
+    """How often z is counted right from a configuration that was built from what ``looks`` others showed.
+
+    A row is of one of ``looks`` - 1 parts and has two bits, each of which is z with probability .6. A configuration
+    says for each part which of them is sent. The first takes the one in all parts, the next ones the other in one part
+    each; the last takes in each part what leaked less by the look at it.
+    """
+    part, z = rng.integers(0, looks - 1, n), rng.integers(0, 2, n)
+    one, other = (np.where(rng.random(n) < 0.6, z, 1 - z) for _ in range(2))
+
+    def look(swapped: np.ndarray) -> float:
+        sent = np.where(swapped[part], other, one)
+        return bayes_accuracy(count(np.zeros(n, int), sent, z, shape=(1, 2, 2)))
+
+    first, swaps = look(np.zeros(looks - 1, bool)), np.eye(looks - 1, dtype=bool)
+    return look(np.array([look(swap) < first for swap in swaps]))
+
+
+def coverage(n: int, looks: int, tries: int, times: int, *, tried: int = 1) -> float:
+    """How often the bound on such a configuration covers the truth, which is .6 for all, if ``looks`` of them are said
+    and ``tried`` were fixed beforehand; over ``times`` draws of n rows and as many looks as ``tries``."""
+    rng, slack = np.random.default_rng(4), "McDiarmid"
+    delta = 0.05 / shared(tried, looks)
+    return float(
+        np.mean(
+            [upper(built_from_looks(n, tries, rng), np.ones(n), delta=delta, slack=slack) >= 0.6 for _ in range(times)]
+        )
+    )
+
+
+@pytest.mark.parametrize(("n", "looks"), [(2000, 24), (17_500, 24), (2000, 100)])
+def test_the_bound_covers_a_configuration_that_was_built_from_looks(n, looks):
+    times = 4000 // looks
+    assert coverage(n, looks, looks, times) >= 0.95
+    # As if all had been fixed beforehand, which they were not.
+    assert coverage(n, 0, looks, times, tried=looks + 1) < 0.93
+
+
+def test_all_that_looks_may_have_led_to_share_one_error():
+    assert sum(2.0**looks / shared(1, looks) for looks in range(900)) == pytest.approx(1, abs=1e-3)
+    assert all(shared(1, looks) < shared(1, looks + 1) for looks in range(100))
+    assert shared(8, 3) == 8 * shared(1, 3)
+    with pytest.raises(BadInput, match="audited more than 900 times: cut others, by another `seed`"):
+        shared(1, 901)
+
+
+def test_what_shares_the_confidence_is_said():
+    assert chosen(1, 0) == ""
+    assert chosen(8, 0) == "8 configurations tried, if fixed beforehand"
+    assert chosen(1, 1) == (
+        "another configuration was audited on these rows before: it may have been built from one yes or no of each"
+    )
+    assert chosen(8, 2).startswith(
+        "8 configurations tried, if fixed beforehand; 2 other configurations were audited on"
+    )
+    y, c, z = drawn(population(4, 0.1), 1000, np.random.default_rng(6))
+    first, third = run(y, c, z, 4), run(y, c, z, 4, looks=2)
+    assert third.bound > first.bound
+    assert third.needed > first.needed
+    few = np.arange(1000) // 2
+    assert "2 other configurations were audited" in run(y, c, z, 4, looks=2, cluster=few).sentence()
 
 
 def test_the_best_attacker_on_the_true_channel_reaches_the_plug_in():

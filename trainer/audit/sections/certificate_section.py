@@ -49,6 +49,7 @@ def per_code_section(
     unit: str,
     slices: str,
     seed: int,
+    looks: int = 0,
     sendable: np.ndarray | None = None,
 ) -> list[Finding]:
     """Bound the received codes (n,) of rows y, z (n,) that training never saw.
@@ -56,9 +57,10 @@ def per_code_section(
     ``shape`` is (classes of y, codes, classes of z). ``sendable`` (codes,) are those that can leave at all, where those
     of each y-hat are together, so that a code tells it; None: a code does not, or tells nothing else. ``unit`` names
     the independent units, ``cluster`` (n,), and ``slices`` those that the rows are of. F is also given for so many
-    linked ``releases``.
+    linked ``releases``. ``tried`` and ``looks`` share the confidence, as in ``certificate.Certificate``.
     """
-    settings: dict[str, Any] = {"shape": shape, "cluster": cluster, "confidence": confidence, "tried": tried}
+    settings: dict[str, Any] = {"shape": shape, "cluster": cluster, "confidence": confidence}
+    settings["tried"] = certificate.shared(tried, looks)
     every = per_code(y, code, z, rng=np.random.default_rng([seed, 11]), **settings)
     often = None
     if every.fewest < RATE:
@@ -69,7 +71,9 @@ def per_code_section(
     bound = every if often is None else often
     given = every.fewest >= RATE or (often is not None and often.share >= COVERED)
     needed = None if every.fewest >= RATE else _rounded_up(every.units * RATE / max(every.fewest, 1))
-    text = _sentence(every, bound, given=given, needed=needed, unit=unit, slices=slices, tried=tried)
+    text = _sentence(
+        every, bound, given=given, needed=needed, unit=unit, slices=slices, terms=certificate.chosen(tried, looks)
+    )
     more: dict[str, Any] = {
         **KIND,
         **_finite(
@@ -82,7 +86,8 @@ def per_code_section(
         ),
         "worst": {"y": bound.worst[0], "code": bound.worst[1], "units": bound.at_worst},
         "pairs": {"bounded": bound.pairs, "rare": bound.rare, "unseen": bound.unseen},
-        **{"share": bound.share, "fewest": every.fewest, "needed": needed, "confidence": confidence, "tried": tried},
+        **{"share": bound.share, "fewest": every.fewest, "needed": needed},
+        **{"confidence": confidence, "tried": tried, "looks": looks},
     }
     findings = [_bounded(EVERY, bound, text, given=given, more=more)]
     if sendable is not None:
@@ -119,7 +124,7 @@ def _finite(**numbers: float) -> dict[str, float]:
 
 
 def _sentence(
-    every: PerCode, bound: PerCode, *, given: bool, needed: int | None, unit: str, slices: str, tried: int
+    every: PerCode, bound: PerCode, *, given: bool, needed: int | None, unit: str, slices: str, terms: str
 ) -> str:
     """The claim with its assumptions, or that too few were counted for one."""
     if not given:
@@ -134,8 +139,7 @@ def _sentence(
     text = (
         f"No code raises the chance of any value of z, given y, by more than a factor F = {upper(bound.factor)}, with "
         f"{100 * bound.confidence:g} % confidence, for {unit} drawn like those counted ({bound.units:,} {unit} of "
-        f"{slices}, which no training saw"
-        + (f", {tried} configurations tried, if fixed beforehand)" if tried > 1 else ")")
+        f"{slices}, which no training saw" + (f", {terms})" if terms else ")")
     )
     prior = 1 / bound.certainty
     if bound.factor >= bound.certainty:
@@ -199,6 +203,7 @@ def section(
     confidence: float,
     strata: np.ndarray | None,
     seed: int,
+    looks: int = 0,
     stream: Mapping[str, Any] | None = None,
 ) -> list[Finding]:
     """Certify the outputs of the rows of all slices, in their order; counted on the test slice.
@@ -228,6 +233,7 @@ def section(
         strata=None if strata is None else strata[test.index],
         confidence=confidence,
         tried=tried,
+        looks=looks,
         hidden_label=found.hidden_label,
         rng=rng,
     )
@@ -259,6 +265,7 @@ def section(
         slices="attack and test" if len(dataset.slices.attack) else "test",
         confidence=confidence,
         tried=tried,
+        looks=looks,
         releases=sequences.LENGTHS,
         unit=unit,
         seed=seed,
@@ -467,6 +474,7 @@ class CertificateSection(Section):
             of=about.sensitive,
             table=perturbed.table,
             tried=terms.tried,
+            looks=about.looks,
             confidence=terms.confidence,
             strata=about.strata,
             seed=about.seed,

@@ -15,6 +15,7 @@ from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.audit.sections.certificate_section import CHANNEL, unit_of
 from edgeveil.trainer.audit.subject import RELEASED, SENT
+from edgeveil.trainer.measures.certificate import chosen, shared
 from edgeveil.trainer.measures.enough import RATE
 from edgeveil.trainer.measures.pufferfish import Pufferfish, counted
 
@@ -23,13 +24,15 @@ PRIOR, SUPPORTS = "the recipe's prior", "every prior with its supports"
 CODES = f"{NAME}, loss of a code"
 
 
-def section(found: Pufferfish, unit: str) -> list[Finding]:
+def section(found: Pufferfish, unit: str, *, tried: int = 1, looks: int = 0) -> list[Finding]:
     """Its bounds: delta for each epsilon, over the recipe's prior and over all, and the loss of every code.
 
     Where too few were counted, the reason.
     """
     given = f"with {100 * found.confidence:g} % confidence for one sample, given y, for {unit} drawn like those counted"
-    more: dict[str, Any] = {"kind": NAME, "confidence": found.confidence, "tried": found.tried, "fewest": found.fewest}
+    given += f" ({terms})" if (terms := chosen(tried, looks)) else ""
+    more: dict[str, Any] = {"kind": NAME, "confidence": found.confidence, "fewest": found.fewest}
+    more |= {"tried": tried, "looks": looks}
     facts: dict[str, Any] = {"rows": found.units, "more": more}
     if found.codes is None:
         few = f"the rarest pair of y and z was counted for {found.fewest:,} {unit}, and {RATE} are needed"
@@ -79,7 +82,7 @@ class CountedPufferfish(Section):
             theta=dataset.theta,
             cluster=unseen.cluster,
             confidence=about.asked.confidence,
-            tried=about.asked.tried,
+            tried=shared(about.asked.tried, about.looks),
             rng=np.random.default_rng([about.seed, 14]),
         )
-        return section(found, unit_of(dataset))
+        return section(found, unit_of(dataset), tried=about.asked.tried, looks=about.looks)
