@@ -74,7 +74,8 @@ BUDGETS = {
         "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of ONNX, 1 of the fitting of networks, 9 of "
         "formats and of data larger than memory, 1 of what sources and sinks need on a board, 16 of receivers and "
         "sensors, 2 of a counted Pufferfish bound, 2 of board remove, 1 of figures, 1 of a search; "
-        "8 of sketches, lasso, PATE, drawn digits and int8; 5 of bounds of streams and of several attributes, 1 of channels.",
+        "8 of sketches, lasso, PATE, drawn digits and int8; 5 of bounds of streams and of several attributes; "
+        "1 of designed channels.",
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
