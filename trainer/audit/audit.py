@@ -73,7 +73,7 @@ def audit(
     ``jobs`` families learn at a time, each in a process of its own, or on a Ray cluster (``engine``); the document is
     the same for any number. None: one after the other in this process, whose networks may use several threads, so that
     their figures can differ in the last digits.
-    Returns the document of docs/reference/schemas/audit.schema.json; writes nothing but that cache.
+    Returns the document of docs/reference/schemas/audit.schema.json; writes nothing but that cache and the look.
     Raises ``BadInput`` where the inputs do not fit together, ``DeviceFailed`` where no backend runs the artefact.
     """
     making = Making("edgeveil-audit", budget, seed)

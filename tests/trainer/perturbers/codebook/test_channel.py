@@ -7,6 +7,7 @@ from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.audit.subject import Bottleneck, bottleneck
 from edgeveil.trainer.measures.pufferfish import counted
 from edgeveil.trainer.perturbers.codebook import channel
+from edgeveil.trainer.perturbers.local import Local
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.run import Run
 from tests.support import seeds
@@ -160,3 +161,12 @@ def test_where_no_channel_is_designed(lines, why, tmp_path):
     path.write_text(Recipe.text("digits-codebook").replace("[perturber]\n", f"[perturber]\n{lines}"))
     with pytest.raises(BadInput, match=why):
         Recipe.find(path)
+
+
+def test_nothing_that_is_counted_without_noise_is_private_or_reported():
+    section = Recipe.find("digits-codebook").perturber.model_copy(update={"synthesis": "centroid", "pufferfish": 1.0})
+    with pytest.raises(ValueError, match=r"no `perturber\.pufferfish` with"):
+        section.check_private()
+    table = {"kind": "local", "of": "code", "mechanism": "auto", "epsilon": 1.0}
+    with pytest.raises(ValueError, match="no `pufferfish` in"):
+        Local.model_validate({**table, "codebook": {**CODEBOOK, "pufferfish": 1.0}})
