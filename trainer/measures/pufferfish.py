@@ -12,7 +12,7 @@ units: McDiarmid's inequality gives the upper end. "Not a" is a mixture of the o
 prior its weights are theta(z | y); over every prior with the same support the worst mixture is one value alone.
 
 The bound for a loss of every code comes from Clopper and Pearson's ends of each P(c' | y, z): epsilon is the largest
-log ratio of codes that were counted often, and delta the most that all other codes can weigh.
+log ratio of codes that were counted often, and delta the most that all others, errors of y-hat among them, can weigh.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from edgeveil.trainer.measures.intervals import unit_numbers
 from edgeveil.trainer.measures.per_code import drawn_rows, lower_end, upper_end
 
 EPSILONS = (0.0, 0.1, 0.5, 1.0)
+ERRORS = 0.05  # of how often a code comes with another y: below, it is one of that y, classified wrong
 
 
 class Loss(NamedTuple):
@@ -155,12 +156,13 @@ def _of_codes(counts: np.ndarray, of_pair: np.ndarray, support: np.ndarray, erro
     trials = np.broadcast_to(of_pair[:, :, None, :], counts.shape)
     low, high = lower_end(counts, trials, error=each), upper_end(counts, trials, error=each)
     mean = counts.mean(axis=0)
-    own = mean.sum(axis=2).argmax(axis=0)  # of each code the y that it comes with most often
+    share_of_y = mean.sum(axis=2) / np.maximum(of_pair.mean(axis=0).sum(axis=1), 1)[:, None]
+    own = share_of_y >= ERRORS * share_of_y.max(axis=0)
     epsilon = delta = estimate = 0.0
     for y, values in enumerate(support):
         if values.sum() < 2:
             continue
-        often = (own == y) & (mean[y][:, values] >= RATE).all(axis=1)
+        often = own[y] & (mean[y][:, values] >= RATE).all(axis=1)
         # Which codes are left out was chosen by the counts: of their sum the error is shared by all 2^codes sets.
         rest = counts[:, y][:, ~often][:, :, values].sum(axis=1)
         ends = high[y][~often][:, values].sum(axis=0)
