@@ -77,7 +77,7 @@ def test_codes_of_another_y_are_errors_and_left_to_delta_with_all_that_are_rare(
         y, code, z = drawn(laws, 40_000, rng)
         found = counted(y, code, z, shape=(2, 64, 3), theta=THETA, rng=rng).codes
         assert max(truth) <= found.epsilon < max(truth) + 0.35
-        assert 0.032 <= found.delta < 0.07  # the ends of 62 codes add up to .2
+        assert 0.032 <= found.delta < 0.1  # the ends of 62 codes add up to .2
 
 
 def test_with_more_rows_the_bounds_close_on_the_exact_law():
