@@ -74,6 +74,7 @@ def measured(world: World, label: np.ndarray, code: np.ndarray, q: np.ndarray, s
         *(world.y[world.unseen], sent[world.unseen], z[world.unseen]),
         shape=(len(dataset.y_names), len(q), len(dataset.z_names)),
         theta=dataset.theta,
+        label=np.arange(len(q)) * len(dataset.y_names) // len(q),
         rng=np.random.default_rng(0),
     )
     right = intervals.rate(label[test] == world.y[test])._asdict()

@@ -28,7 +28,6 @@ from edgeveil.trainer.measures.intervals import unit_numbers
 from edgeveil.trainer.measures.per_code import drawn_rows, lower_end, upper_end
 
 EPSILONS = (0.0, 0.1, 0.5, 1.0)
-ERRORS = 0.05  # of how often a code comes with another y: below, it is one of that y, classified wrong
 
 
 class Loss(NamedTuple):
@@ -74,6 +73,7 @@ def counted(
     shape: tuple[int, int, int],
     theta: np.ndarray,
     rng: np.random.Generator,
+    label: np.ndarray | None = None,
     cluster: np.ndarray | None = None,
     confidence: float = 0.95,
     tried: float = 1,
@@ -81,7 +81,8 @@ def counted(
     """Bound the codes c' (n,) of held-out rows y, z (n,): nothing of the codebook was fitted or chosen on them.
 
     ``shape`` is (classes of y, codes, classes of z), ``theta`` (classes of y, classes of z) the public prior P(z | y),
-    ``cluster`` (n,) the independent units, of which one row each counts.
+    ``label`` (codes,) the class that each code states, None where it states none, and ``cluster`` (n,) the independent
+    units, of which one row each counts.
     """
     units = unit_numbers(len(y), cluster)
     draws = list(drawn_rows(units, rng))
@@ -115,7 +116,7 @@ def counted(
             yield loss._replace(delta=least)
 
     return Pufferfish(
-        tuple(worst(by_prior)), tuple(worst(by_support)), _of_codes(counts, of_pair, support, error), **facts
+        tuple(worst(by_prior)), tuple(worst(by_support)), _of_codes(counts, of_pair, support, label, error), **facts
     )
 
 
@@ -149,20 +150,20 @@ def _delta(laws: np.ndarray, gram: np.ndarray, secret: _Secret, epsilon: float, 
     return Loss(epsilon, min(1.0, estimate + slack), estimate)
 
 
-def _of_codes(counts: np.ndarray, of_pair: np.ndarray, support: np.ndarray, error: float) -> Loss:
+def _of_codes(
+    counts: np.ndarray, of_pair: np.ndarray, support: np.ndarray, label: np.ndarray | None, error: float
+) -> Loss:
     """The loss of a y's own codes that each of its z sent to ``RATE`` units on average, and what all others weigh."""
     codes = counts.shape[2]
     each, each_rest = error / (4 * counts[0].size), error / (2 * of_pair[0].size)
     trials = np.broadcast_to(of_pair[:, :, None, :], counts.shape)
     low, high = lower_end(counts, trials, error=each), upper_end(counts, trials, error=each)
     mean = counts.mean(axis=0)
-    share_of_y = mean.sum(axis=2) / np.maximum(of_pair.mean(axis=0).sum(axis=1), 1)[:, None]
-    own = share_of_y >= ERRORS * share_of_y.max(axis=0)
     epsilon = delta = estimate = 0.0
     for y, values in enumerate(support):
         if values.sum() < 2:
             continue
-        often = own[y] & (mean[y][:, values] >= RATE).all(axis=1)
+        often = ((label is None) | (label == y)) & (mean[y][:, values] >= RATE).all(axis=1)
         # Which codes are left out was chosen by the counts: of their sum the error is shared by all 2^codes sets.
         rest = counts[:, y][:, ~often][:, :, values].sum(axis=1)
         ends = high[y][~often][:, values].sum(axis=0)

@@ -167,7 +167,7 @@ def test_one_person_who_differs_shows_in_the_spread():
 def test_too_few_subjects_are_said_with_the_number_that_is_needed():
     few = section(dataset(900), 0.0)[certificate_section.AVERAGE, ""]
     assert (few.bound, few.value) == (False, None)
-    assert "Too few subjects for a certificate: 30 were counted, and at least 150 are needed" in few.not_run
+    assert "Too few subjects for a certificate: 30 were counted, and at least 156 are needed" in few.not_run
 
 
 def test_a_channel_is_bounded_for_any_population():

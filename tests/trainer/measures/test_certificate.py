@@ -150,8 +150,8 @@ def test_more_tries_and_fewer_units_widen_the_bound():
     assert of_ten.units == 100
     assert of_ten.bound - of_ten.plug_in == pytest.approx(np.sqrt(10) * (alone.bound - alone.plug_in))
     assert "Too few recordings" in of_ten.sentence("recordings")
-    assert "100 were counted, and at least 150 are needed" in of_ten.sentence("recordings")
-    assert "at least 150" in run(y, c, z, 4, cluster=np.arange(1000) // 50).sentence()
+    assert "100 were counted, and at least 156 are needed" in of_ten.sentence("recordings")
+    assert "at least 156" in run(y, c, z, 4, cluster=np.arange(1000) // 50).sentence()
 
 
 def test_clusters_swap_their_z_as_a_whole():

@@ -66,7 +66,7 @@ def test_the_bounds_hold_at_once_in_nearly_every_sample(spread):
 
 def test_codes_of_another_y_are_errors_and_left_to_delta_with_all_that_are_rare():
     """Two codes of each y, 60 that hardly come, and a y that is classified wrong for .01 to .03 by z: a ratio of 3."""
-    laws = np.full((2, 3, 64), 0.002 / 60)
+    laws, label = np.full((2, 3, 64), 0.002 / 60), np.arange(64) // 2
     for y in range(2):
         for z, wrong in enumerate((0.01, 0.02, 0.03)):
             laws[y, z, 2 * y : 2 * y + 2] = (0.998 - wrong) * np.array([0.5 + 0.02 * z, 0.5 - 0.02 * z])
@@ -75,7 +75,7 @@ def test_codes_of_another_y_are_errors_and_left_to_delta_with_all_that_are_rare(
     for seed in range(10):
         rng = np.random.default_rng(seed)
         y, code, z = drawn(laws, 40_000, rng)
-        found = counted(y, code, z, shape=(2, 64, 3), theta=THETA, rng=rng).codes
+        found = counted(y, code, z, shape=(2, 64, 3), theta=THETA, label=label, rng=rng).codes
         assert max(truth) <= found.epsilon < max(truth) + 0.35
         assert 0.032 <= found.delta < 0.1  # the ends of 62 codes add up to .2
 

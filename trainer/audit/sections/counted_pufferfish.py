@@ -6,7 +6,7 @@ Unlike Theorem 2's bound of one classifier (the section ``diagnostic``) it holds
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from edgeveil.trainer.attacks import rows
 from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.audit.sections.certificate_section import CHANNEL, unit_of
-from edgeveil.trainer.audit.subject import RELEASED, SENT
+from edgeveil.trainer.audit.subject import RELEASED, SENT, Bottleneck
 from edgeveil.trainer.measures.certificate import chosen, shared
 from edgeveil.trainer.measures.enough import RATE
 from edgeveil.trainer.measures.pufferfish import Pufferfish, counted
@@ -72,14 +72,18 @@ class CountedPufferfish(Section):
         """As ``section``, on the slices ``attack`` and ``test``."""
         dataset, outputs = about.dataset, about.perturbed.outputs
         at, unseen = rows.places(dataset), dataset.rows(rows.unseen(dataset))
-        table = about.perturbed.table
-        codes = int(outputs[SENT].max()) + 1 if table is None else table.shape[1]
+        table, classes = about.perturbed.table, len(dataset.y_names)
+        through = cast(Bottleneck, about.perturbed.bottleneck)  # as ``applies`` has it
+        known = through.rows or 0
+        codes = max(known, int(outputs[SENT].max()) + 1) if table is None else table.shape[1]
+        stated = not through.hidden_label and codes == known and codes % classes == 0
         found = counted(
             unseen.y,
             outputs[RELEASED][slice(at.fresh.start, at.test.stop)].astype(np.int64),
             unseen.z,
-            shape=(len(dataset.y_names), codes, len(dataset.z_names)),
+            shape=(classes, codes, len(dataset.z_names)),
             theta=dataset.theta,
+            label=np.arange(codes) * classes // codes if stated else None,
             cluster=unseen.cluster,
             confidence=about.asked.confidence,
             tried=shared(about.asked.tried, about.looks),

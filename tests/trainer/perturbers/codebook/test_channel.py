@@ -16,6 +16,7 @@ from tests.support.small_runs import fit_codebook, small_recipe, write_npz
 Y, Z, K = 2, 4, 12  # classes of y and z, codes of each class
 ROWS = 1400  # of each y and z
 FRESH = 2.5  # times as many
+LABEL = np.arange(Y * K) // K  # that each code states
 ACCURACY = np.array([[0.98, 0.97, 0.97, 0.96], [0.97, 0.98, 0.96, 0.97]])
 
 
@@ -65,10 +66,10 @@ def test_the_bound_holds_of_the_true_laws_and_is_counted_on_fresh_rows(epsilon):
         assert loss(spread, q) < epsilon
         rng = np.random.default_rng([seed, 1])
         y, z, code = drawn(population(spread)[1], int(FRESH * ROWS), rng)
-        sent = counted(y, channel.send(code, q, rng), z, shape=(Y, Y * K, Z), theta=theta, rng=rng).codes
+        sent = counted(y, channel.send(code, q, rng), z, shape=(Y, Y * K, Z), theta=theta, label=LABEL, rng=rng).codes
         assert sent.epsilon <= epsilon
         assert sent.delta < 0.09  # y-hat is wrong for .04
-        as_they_are = counted(y, code, z, shape=(Y, Y * K, Z), theta=theta, rng=rng).codes
+        as_they_are = counted(y, code, z, shape=(Y, Y * K, Z), theta=theta, label=LABEL, rng=rng).codes
         assert as_they_are.epsilon > 1.5
 
 
@@ -136,7 +137,9 @@ def test_a_trained_codebook_keeps_its_bound_on_rows_that_it_never_saw(tmp_path):
         unseen = dataset.rows(np.concatenate([dataset.slices.attack, dataset.slices.test]))
         code = perturber.perturb(unseen.x)["code"]
         rng = np.random.default_rng(seeds.seed(0))
-        found = counted(unseen.y, code, unseen.z, shape=(2, 8, 2), theta=dataset.theta, rng=rng).codes
+        found = counted(
+            unseen.y, code, unseen.z, shape=(2, 8, 2), theta=dataset.theta, label=np.arange(8) // 4, rng=rng
+        ).codes
         losses[name] = found.epsilon
         manifest = perturber.description()
         assert [stage for stage in manifest["stages"] if stage.get("table") == "channel"] != [] or not changes
