@@ -97,8 +97,8 @@ def audit(
     y, z = described["target"], described["sensitive"]
     floor = Floor(dataset, classifiers, tries, seed, named_by(opened.run), y, z, at / "label-only")
     jobs = None if jobs is None else at_most(jobs, dataset.x.size)
-    looks = _looks(opened) if looks is None else looks
     answers_folder = at / _name(opened.subject, there, budget, seed)
+    looks = _looks(opened) if looks is None else looks
     with (
         kept_answers(answers_folder) as journal,
         whole_steps() as check,
