@@ -39,6 +39,12 @@ def identifier_of_this_machine(tmp_path_factory):
     machine_identifier.make(tmp_path_factory.mktemp("machine"))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def looks_of_a_module(tmp_path_factory):
+    """Audits of one module charge none of another."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """The folder of real data sets named by EDGEVEIL_DATA; tests that need it are skipped where it is absent."""

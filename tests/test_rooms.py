@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        100_308,
+        101_440,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -62,18 +62,20 @@ BUDGETS = {
         "260 count-mean sketches, 170 a private lasso, 300 PATE; "
         "150 drawn digits for the demo; 80 a scene and counts in the preview; 350 fine-tuning for int8 and int16x8; "
         "380 a limit of draws of a track, the frames of a stream that a bound holds for, and optimal composition; "
+        "370 channels designed for a Pufferfish bound, and a charge for looks; "
         "480 several attributes kept and hidden at once, each with its figure in audit, verdict and policy; 60 what a "
         "report allows and assumes.",
     ),
-    "spine lines": Budget(89_720, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(90_899, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
-        505,
+        506,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of ONNX, 1 of the fitting of networks, 9 of "
         "formats and of data larger than memory, 1 of what sources and sinks need on a board, 16 of receivers and "
         "sensors, 2 of a counted Pufferfish bound, 2 of board remove, 1 of figures, 1 of a search; "
-        "8 of sketches, lasso, PATE, drawn digits and int8; 5 of bounds of streams and of several attributes.",
+        "8 of sketches, lasso, PATE, drawn digits and int8; 5 of bounds of streams and of several attributes; "
+        "1 of designed channels.",
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
@@ -93,7 +95,8 @@ BUDGETS = {
         "60 of a second walk with own networks; "
         "400 of .onnx classifiers; "
         "20 the choice of a checkpoint; "
-        "750 of sketches, lasso and PATE; 380 of fine-tuning and the demo.",
+        "750 of sketches, lasso and PATE; 380 of fine-tuning and the demo; "
+        "280 of designed channels and of looks.",
     ),
 }
 

@@ -46,13 +46,39 @@ def own_folder(run: Path, kind: str = "audits") -> Path:
     It is not in the run's folder, which may come from the one who is audited: rows and answers that lie there decide an
     audit. With the kind "samples" it is of a user's data. Raises ``BadInput`` where others could read or write it.
     """
-    base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "edgeveil" / kind
-    folder = base / hashlib.sha256(os.fsencode(run.resolve())).hexdigest()[:16]
+    return _private(hashlib.sha256(os.fsencode(run.resolve())).hexdigest()[:16], "XDG_CACHE_HOME", "~/.cache", kind)
+
+
+def looks_before(rows: str, configuration: str) -> int:
+    """How many other configurations this user audited on ``rows`` before this one was for the first time.
+
+    Both are hashes. It is written down, once, in a file that outlasts runs and caches: by it later ones are charged for
+    what they may have been built from. Raises ``BadInput`` where it cannot be written.
+    """
+    path = _private("looks", "XDG_STATE_HOME", "~/.local/state") / rows
+    try:
+        with path.open("a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            before = file.read().split()
+            if configuration in before:
+                return before.index(configuration)
+            file.write(f"\n{configuration}\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written ({error.strerror}): set XDG_STATE_HOME to another place.") from None
+    return len(before)
+
+
+def _private(name: str, variable: str, usual: str, *kind: str) -> Path:
+    """A folder of this user alone in the place that an environment variable names."""
+    folder = Path(os.environ.get(variable) or usual).expanduser().joinpath("edgeveil", *kind, name)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.lstat()
     except OSError as error:
-        raise BadInput(f"{folder} cannot be made ({error.strerror}): set XDG_CACHE_HOME to another place.") from None
+        raise BadInput(f"{folder} cannot be made ({error.strerror}): set {variable} to another place.") from None
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise BadInput(f"{folder} is not a folder that you alone can read and write: remove it.")
     return folder

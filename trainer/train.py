@@ -24,6 +24,7 @@ from edgeveil.trainer.datasets.base import PARTS, Dataset
 from edgeveil.trainer.datasets.samples import Stored, gigabytes, require_memory
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.ext import private
+from edgeveil.trainer.measures.certificate import shared
 from edgeveil.trainer.networks.feeding import on_every_device
 from edgeveil.trainer.networks.training import take_own, train_classifiers, train_linear
 from edgeveil.trainer.perturbers.adversarial_score import read_too
@@ -32,7 +33,7 @@ from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.perturber import either
 from edgeveil.trainer.recipe.private import Head
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.recipe.training_sections import Spending
+from edgeveil.trainer.recipe.training_sections import Certificate, Spending
 from edgeveil.trainer.results import locked
 from edgeveil.trainer.runs.checkpoint_score import CheckpointScore, score_checkpoint
 from edgeveil.trainer.runs.fitted import HIDES_NOTHING, FittedPerturber, constant, unchanged
@@ -204,7 +205,7 @@ def _to_fit(run: Run) -> Dataset:
 
 
 def _train(run: Run, distribute: bool = False, *, trial: bool = False) -> Run:
-    recipe = run.recipe
+    recipe, terms = run.recipe, run.recipe.certificate or Certificate()
     dataset = run.dataset()
     _describe(dataset)
     recipe.perturber.check(dataset.for_training())
@@ -214,7 +215,13 @@ def _train(run: Run, distribute: bool = False, *, trial: bool = False) -> Run:
     with run.stage("perturber"), on_every_device(distribute and recipe.perturber.distributes):
         fitted = recipe.perturber.fit(
             _to_fit(run),
-            goal=Goal(recipe.limits, recipe.classifiers, **run.classifiers(), private=recipe.private),
+            goal=Goal(
+                recipe.limits,
+                recipe.classifiers,
+                **run.classifiers(),
+                private=recipe.private,
+                error=(1 - terms.confidence) / shared(terms.tried),
+            ),
             rng=np.random.default_rng([recipe.seed, 1]),
             budget=recipe.budget,
             log=run,

@@ -1,5 +1,6 @@
 """One verb at a time writes a result, and what was there before keeps a name."""
 
+import fcntl
 import multiprocessing
 import os
 import re
@@ -9,7 +10,7 @@ import stat
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.results import locked, own_folder, require_free, set_aside
+from edgeveil.trainer.results import locked, looks_before, own_folder, require_free, set_aside
 
 
 def hold(out, ready):
@@ -70,6 +71,31 @@ def test_the_old_ones_keep_a_name_each(tmp_path):
     assert all(re.fullmatch(r"a\.\d{8}T\d{6}Z(-\d)?\.veil", path.name) for path in tmp_path.iterdir())
     require_free(tmp_path / "a.veil", replace=False)
     assert set_aside(tmp_path / "a.veil") is None
+
+
+def test_each_configuration_that_looks_at_some_rows_is_counted_once_and_not_forgotten(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert [looks_before("rows", one) for one in "abcab"] == [0, 1, 2, 0, 1]
+    assert looks_before("others", "c") == 0
+    path = tmp_path / "state/edgeveil/looks/rows"
+    path.write_text(path.read_text() + "torn")  # a power cut: it was a look
+    assert [looks_before("rows", one) for one in "de"] == [4, 5]
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/none")
+    with pytest.raises(BadInput, match="set XDG_STATE_HOME"):
+        looks_before("rows", "d")
+
+
+def test_audits_at_the_same_time_wait_for_each_other(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert looks_before("rows", "a") == 0
+    lock = fcntl.flock
+    with (tmp_path / "edgeveil/looks/rows").open() as other:
+        lock(other, fcntl.LOCK_EX)
+        monkeypatch.setattr(fcntl, "flock", lambda file, how: lock(file, how | fcntl.LOCK_NB))
+        with pytest.raises(BadInput, match="cannot be written"):  # it would have waited
+            looks_before("rows", "b")
+    assert looks_before("rows", "b") == 1
 
 
 def test_a_folder_that_others_can_write_into_is_not_used(tmp_path, monkeypatch):

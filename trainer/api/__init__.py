@@ -340,7 +340,7 @@ def audit(
     is that of the adversaries. An interrupted audit continues. ``jobs`` families learn at a time, each in a process of
     its own; all learn in this one where it is None.
 
-    Returns the audit, a dictionary of docs/reference/schemas/audit.schema.json. No file is written: ``edgeveil
+    Returns the audit, a dictionary of docs/reference/schemas/audit.schema.json, and writes no file there: ``edgeveil
     audit`` writes the ``audit.json`` that ``edgeveil seal`` needs. Raises ``BadInput``, ``BundleRefused``, or
     ``DeviceFailed`` if no interpreter here runs the artefact.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,7 +19,7 @@ from edgeveil.trainer.attacks.registry import adversaries, meant_for
 from edgeveil.trainer.audit.document import NOT_COVERED, Making, kept_answers
 from edgeveil.trainer.audit.findings import RAW, Finding
 from edgeveil.trainer.audit.floor import Floor, examine, named_by, raw_rates
-from edgeveil.trainer.audit.frozen import open_target
+from edgeveil.trainer.audit.frozen import Opened, open_target
 from edgeveil.trainer.audit.probes import probes
 from edgeveil.trainer.audit.sections import About, Section, board_section, other_attributes, sections
 from edgeveil.trainer.audit.sections.board_section import OnBoard
@@ -34,7 +35,7 @@ from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.progress import progress, say
 from edgeveil.trainer.recipe.training_sections import Certificate
-from edgeveil.trainer.results import own_folder
+from edgeveil.trainer.results import looks_before, own_folder
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
 
@@ -48,6 +49,7 @@ def audit(
     trust: Path | None = None,
     label_only: Sequence[Mapping[str, Any]] | None = None,
     tried: int | None = None,
+    looks: int | None = None,
     there: OnBoard | None = None,
     cache: Path | None = None,
     spending: bool = False,
@@ -60,7 +62,9 @@ def audit(
     ship). ``budget`` is ``quick`` or ``thorough``, ``seed`` the first of its seeds. ``label_only`` are the findings
     about it of an earlier document of the same run, budget and seed (``findings.about_label_only``), where they need
     not be measured again. ``tried`` configurations
-    were ever compared on these test rows (default: what the recipe says): they share the certificate's confidence.
+    were ever compared on these test rows (default: what the recipe says): they share the certificate's confidence, and
+    so do all that ``looks`` other audits of these rows may have led to (default: those of this user, which
+    ``results.looks_before`` counts).
     ``there`` holds a board's outputs for the test rows (``audit_on_board``): these are attacked in place of those made
     here, and the document has a section ``on_board``. ``cache`` is the folder of perturbed rows, ``own_folder``
     where it is None. There an attack's answers are kept as it ends, until the audit is done, and
@@ -69,7 +73,7 @@ def audit(
     ``jobs`` families learn at a time, each in a process of its own, or on a Ray cluster (``engine``); the document is
     the same for any number. None: one after the other in this process, whose networks may use several threads, so that
     their figures can differ in the last digits.
-    Returns the document of docs/reference/schemas/audit.schema.json; writes nothing but that cache.
+    Returns the document of docs/reference/schemas/audit.schema.json; writes nothing but that cache and the look.
     Raises ``BadInput`` where the inputs do not fit together, ``DeviceFailed`` where no backend runs the artefact.
     """
     making = Making("edgeveil-audit", budget, seed)
@@ -94,6 +98,7 @@ def audit(
     floor = Floor(dataset, classifiers, tries, seed, named_by(opened.run), y, z, at / "label-only")
     jobs = None if jobs is None else at_most(jobs, dataset.x.size)
     answers_folder = at / _name(opened.subject, there, budget, seed)
+    looks = _looks(opened) if looks is None else looks
     with (
         kept_answers(answers_folder) as journal,
         whole_steps() as check,
@@ -115,7 +120,8 @@ def audit(
         advance.begin("perturbing")
         perturbed = perturb_rows(opened.subject, opened.run, dataset, rows, elsewhere=elsewhere, cache=at)
         about = About(
-            opened.subject, opened.run, dataset, classifiers, tries, seed, terms, strata, there, spending, perturbed
+            *(opened.subject, opened.run, dataset, classifiers, tries, seed, terms, strata, there, spending, perturbed),
+            looks=looks,
         )
         advance()
         answers: dict[str, list[Finding]] = {}
@@ -147,6 +153,17 @@ def audit(
     limits = opened.run.recipe.limits
     document["verdict"] = judge(document, limits_of(limits))
     return {**document, "limits": held_to(limits, document["verdict"])}
+
+
+def _looks(opened: Opened) -> int:
+    """How many other configurations this user audited on the run's test rows before this one."""
+    run, subject = opened.run, opened.subject
+    slices = run.dataset().slices
+    rows = hashlib.sha256(run.facts["data_sha256"].encode())
+    for part in (slices.attack, slices.test):
+        rows.update(np.ascontiguousarray(part, np.int64).data)
+    configuration = run.recipe_sha256() if subject.artefact == KERAS else subject.pipeline_sha256()
+    return looks_before(rows.hexdigest(), configuration)
 
 
 def _shipped(about: About) -> list[str]:

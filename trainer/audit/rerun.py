@@ -86,10 +86,15 @@ def rerun(
         raise BadInput(
             f"The recorded audit had the seed {seed}: a rerun needs another. Leave --seed out, or change it."
         )
-    tried = next((one.more["tried"] for one in findings(recorded) if "tried" in one.more), None)
+    terms = next((one.more for one in findings(recorded) if "tried" in one.more), {})
     with tempfile.TemporaryDirectory() as cache:
-        settings = {"artefact": recorded["artefact"], "budget": recorded["budget"], "tried": tried, **work}
-        again = audit(path, run=run, trust=trust, seed=seed, cache=Path(cache), **settings)
+        settings = {
+            "artefact": recorded["artefact"],
+            "budget": recorded["budget"],
+            "tried": terms.get("tried"),
+            "looks": terms.get("looks", 0),
+        }
+        again = audit(path, run=run, trust=trust, seed=seed, cache=Path(cache), **settings, **work)
     return compare(recorded, again, name=card["name"], manifest_sha256=bundle.manifest_sha256)
 
 

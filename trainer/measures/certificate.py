@@ -11,6 +11,9 @@ in expectation (a maximum of averages is at most the average of maxima), and it 
 * *McDiarmid*: E f <= f + sqrt(ln(1/delta) sum_u (n_u / n)^2 / 2) over units of n_u rows.
 
 The first is tighter for small f. The chance level decides which one is used, so the counts do not.
+
+A configuration may be built from what earlier audits of the same rows showed (*looks*). Where each look answered one
+yes or no, it is one of 2^looks that could have come of them, and each of these has its share of the error (``shared``).
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ from edgeveil.trainer.measures.intervals import CONFIDENCE, Interval, count, uni
 
 SELF_BOUNDING_BELOW = 0.2  # of chance
 WIDEST = 0.1  # between plug-in and bound; a wider bound says nothing useful
+FIRST = 0.9  # of the error for the first configuration that looks at some rows; all later ones share the rest
+MOST_LOOKS = 900  # 2^looks is a float
 
 Slack = Literal["self-bounding", "McDiarmid"]
 
@@ -39,9 +44,9 @@ class Certificate:
     ``plug_in`` is the counted accuracy of the best guess from (y, c'), ``null`` the mean of the same where z was
     shuffled within y (or within ``strata``): what counting noise alone shows. ``bits`` is the counted I(c'; z | y),
     ``null_bits`` its mean and ``null_bits_high`` its 95 % quantile under the shuffle. ``units`` independent units were
-    counted; ``tried`` configurations, if fixed beforehand, share the confidence (Bonferroni). ``capacity`` is the
-    multiplicative Bayes capacity of the channel within y-hat: with no prior over c does c' raise a chance of being
-    right by a larger factor.
+    counted; ``tried`` configurations, if fixed beforehand, share the confidence (Bonferroni), and so do those that
+    ``looks`` before it may have led to. ``capacity`` is the multiplicative Bayes capacity of the channel within y-hat:
+    with no prior over c does c' raise a chance of being right by a larger factor.
     """
 
     bound: float
@@ -56,6 +61,7 @@ class Certificate:
     units: int
     tried: int
     capacity: float
+    looks: int = 0
 
     @property
     def sufficient(self) -> bool:
@@ -65,7 +71,7 @@ class Certificate:
     @property
     def needed(self) -> int:
         """How many equally large units leave ``WIDEST`` between plug-in and bound."""
-        return units_needed(self.plug_in, (1 - self.confidence) / self.tried, self.slack)
+        return units_needed(self.plug_in, (1 - self.confidence) / shared(self.tried, self.looks), self.slack)
 
     def sentence(self, of: str = "subjects") -> str:
         """The claim with its assumptions, or that too few were counted for one; ``of`` names the independent units."""
@@ -79,7 +85,30 @@ class Certificate:
             f"{100 * self.bound:.1f} % of the time, with {100 * self.confidence:g} % confidence, for {of} drawn like "
             f"the {self.units:,} counted"
         )
-        return text + (f" ({self.tried} configurations tried, if fixed beforehand)." if self.tried > 1 else ".")
+        terms = chosen(self.tried, self.looks)
+        return f"{text} ({terms})." if terms else f"{text}."
+
+
+def shared(tried: int, looks: int = 0) -> float:
+    """By how many the error of a bound is divided, for a configuration that ``looks`` others came before on these rows.
+
+    The sum over looks of 2^looks / ``shared(1, looks)``, all that they may have led to, is 1: the best of all may be
+    kept, too. ``tried`` were fixed beforehand. Raises ``BadInput`` after ``MOST_LOOKS``.
+    """
+    if looks > MOST_LOOKS:
+        raise BadInput(
+            f"These rows were audited more than {MOST_LOOKS} times: cut others, by another `seed` in the recipe."
+        )
+    return tried * (1 / FIRST if looks == 0 else 2.0**looks * looks * (looks + 1) / (1 - FIRST))
+
+
+def chosen(tried: int, looks: int) -> str:
+    """What shares the confidence, in words; empty for a configuration that is the first and only one."""
+    terms = [f"{tried} configurations tried, if fixed beforehand"] if tried > 1 else []
+    if looks:
+        times = "another configuration was" if looks == 1 else f"{looks} other configurations were"
+        terms.append(f"{times} audited on these rows before: it may have been built from one yes or no of each")
+    return "; ".join(terms)
 
 
 def units_needed(plug_in: float = 1.0, delta: float = 0.05, slack: Slack = "McDiarmid") -> int:
@@ -103,6 +132,7 @@ def certify(
     strata: np.ndarray | None = None,
     confidence: float = 0.95,
     tried: int,
+    looks: int = 0,
     shuffles: int = 200,
     hidden_label: bool = False,
     rng: np.random.Generator,
@@ -112,7 +142,7 @@ def certify(
     ``code`` is c before the channel, 0 .. R - 1, those of each y-hat together and equally many; ``channel`` (R, C) its
     shipped integers or probabilities. ``classes`` are the numbers of classes of y and z, ``chance`` is what the best
     guess from y alone is known to reach, ``cluster`` (n,) are the independent units, ``strata`` (n,) those rows within
-    which z is exchangeable by design (default: y). ``tried`` counts the configurations looked at on these rows.
+    which z is exchangeable by design (default: y). ``tried`` and ``looks`` are those of ``Certificate``.
     ``hidden_label``: the channel mixes classes, so its capacity is over all codes and not within y-hat.
     Raises ``BadInput``.
     """
@@ -133,7 +163,7 @@ def certify(
     design = {"cluster": cluster, "strata": strata}
     null = null_distribution(y, code, z, q=q, classes=classes, shuffles=shuffles, rng=rng, **design)
     return Certificate(
-        bound=min(1.0, upper(f, sizes, delta=(1 - confidence) / tried, slack=kind)),
+        bound=min(1.0, upper(f, sizes, delta=(1 - confidence) / shared(tried, looks), slack=kind)),
         confidence=confidence,
         slack=kind,
         plug_in=f,
@@ -145,6 +175,7 @@ def certify(
         units=len(sizes),
         tried=tried,
         capacity=capacity(q, groups=1 if hidden_label else classes[0]),
+        looks=looks,
     )
 
 

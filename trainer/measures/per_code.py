@@ -87,7 +87,7 @@ def per_code(
     rng: np.random.Generator,
     cluster: np.ndarray | None = None,
     confidence: float = 0.95,
-    tried: int = 1,
+    tried: float = 1,
     fewest: int = 1,
 ) -> PerCode:
     """Bound every code of held-out rows y, z, code (n,): nothing of the codebook was fitted or chosen on them.

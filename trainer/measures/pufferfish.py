@@ -12,7 +12,7 @@ units: McDiarmid's inequality gives the upper end. "Not a" is a mixture of the o
 prior its weights are theta(z | y); over every prior with the same support the worst mixture is one value alone.
 
 The bound for a loss of every code comes from Clopper and Pearson's ends of each P(c' | y, z): epsilon is the largest
-log ratio of codes that were counted often, and delta the most that all other codes can weigh.
+log ratio of codes that were counted often, and delta the most that all others, errors of y-hat among them, can weigh.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 
 from edgeveil.trainer.measures.enough import RATE
 from edgeveil.trainer.measures.intervals import count, unit_numbers
-from edgeveil.trainer.measures.per_code import drawn_rows, ends
+from edgeveil.trainer.measures.per_code import drawn_rows, ends, upper_end
 
 EPSILONS = (0.0, 0.1, 0.5, 1.0)
 
@@ -45,7 +45,7 @@ class Pufferfish:
     ``prior`` are those over the recipe's prior, ``supports`` those over every prior with its supports, one for each of
     ``EPSILONS``. ``codes`` is the loss of every code over such priors. ``units`` independent units were counted,
     ``fewest`` are those of the rarest pair of y and z: with fewer than ``RATE`` no bound is given, and all three are
-    empty. ``tried`` configurations share the confidence.
+    empty. ``tried`` configurations share the confidence (``certificate.shared``).
     """
 
     prior: tuple[Loss, ...]
@@ -54,7 +54,7 @@ class Pufferfish:
     units: int
     fewest: int
     confidence: float
-    tried: int
+    tried: float
 
 
 class _Secret(NamedTuple):
@@ -73,14 +73,16 @@ def counted(
     shape: tuple[int, int, int],
     theta: np.ndarray,
     rng: np.random.Generator,
+    label: np.ndarray | None = None,
     cluster: np.ndarray | None = None,
     confidence: float = 0.95,
-    tried: int = 1,
+    tried: float = 1,
 ) -> Pufferfish:
     """Bound the codes c' (n,) of held-out rows y, z (n,): nothing of the codebook was fitted or chosen on them.
 
     ``shape`` is (classes of y, codes, classes of z), ``theta`` (classes of y, classes of z) the public prior P(z | y),
-    ``cluster`` (n,) the independent units, of which one row each counts.
+    ``label`` (codes,) the class that each code states, None where it states none, and ``cluster`` (n,) the independent
+    units, of which one row each counts.
     """
     units = unit_numbers(len(y), cluster)
     draws = list(drawn_rows(units, rng))
@@ -112,7 +114,7 @@ def counted(
             yield loss._replace(delta=least)
 
     return Pufferfish(
-        tuple(worst(by_prior)), tuple(worst(by_support)), _of_codes(counts, of_pair, support, error), **facts
+        tuple(worst(by_prior)), tuple(worst(by_support)), _of_codes(counts, of_pair, support, label, error), **facts
     )
 
 
@@ -146,19 +148,26 @@ def _delta(laws: np.ndarray, gram: np.ndarray, secret: _Secret, epsilon: float, 
     return Loss(epsilon, min(1.0, estimate + slack), estimate)
 
 
-def _of_codes(counts: np.ndarray, of_pair: np.ndarray, support: np.ndarray, error: float) -> Loss:
-    """The loss of every code that each z of its y sent to ``RATE`` units on average, and what the other codes weigh."""
-    each = error / (2 * counts[0].size)
+def _of_codes(
+    counts: np.ndarray, of_pair: np.ndarray, support: np.ndarray, label: np.ndarray | None, error: float
+) -> Loss:
+    """The loss of a y's own codes that each of its z sent to ``RATE`` units on average, and what all others weigh."""
+    codes = counts.shape[2]
+    each, each_rest = error / (4 * counts[0].size), error / (2 * of_pair[0].size)
     low, high = ends(counts, of_pair[:, :, None, :], each)
     mean = counts.mean(axis=0)
     epsilon = delta = estimate = 0.0
     for y, values in enumerate(support):
         if values.sum() < 2:
             continue
-        often = (mean[y][:, values] >= RATE).all(axis=1)
-        rare = np.minimum(high[y][~often][:, values].sum(axis=0), 1.0)
-        delta = max(delta, float(rare.max(initial=0.0)))
-        share = mean[y][~often][:, values].sum(axis=0) / np.maximum(mean[y][:, values].sum(axis=0), 1e-9)
+        often = ((label is None) | (label == y)) & (mean[y][:, values] >= RATE).all(axis=1)
+        # Which codes are left out was chosen by the counts: of their sum the error is shared by all 2^codes sets.
+        rest = counts[:, y][:, ~often][:, :, values].sum(axis=1)
+        singly = high[y][~often][:, values].sum(axis=0)
+        together = upper_end(rest, of_pair[:, y, values], error=each_rest * 2.0**-codes)
+        if not often.all():
+            delta = max(delta, float(np.minimum(singly, together).max()))
+        share = (rest / np.maximum(of_pair[:, y, values], 1)).mean(axis=0)
         estimate = max(estimate, float(share.max(initial=0.0)))
         if often.any():
             ratio = np.log(high[y][often][:, values].max(axis=1) / low[y][often][:, values].min(axis=1))

@@ -17,7 +17,8 @@ class Goal:
 
     ``target`` and ``sensitive`` are Keras models from the unit cube to logits, None for kinds that use neither.
     ``classifiers`` are the settings of their training, for a kind that trains a classifier of its own; ``private`` is
-    what it may tell of the people behind the data, None where nothing is promised.
+    what it may tell of the people behind the data, None where nothing is promised. ``error`` is what a certificate of
+    it may be wrong by.
     """
 
     limits: Limits
@@ -25,6 +26,7 @@ class Goal:
     target: Any = None
     sensitive: Any = None
     private: Private | None = None
+    error: float = 0.05
 
 
 def as_perturber(

@@ -152,6 +152,8 @@ class Local(Perturber):
             raise ValueError(f'{wanted} with `of = "{self.of}"`')
         if self.codebook is not None and self.codebook.hold != "none":
             raise ValueError("no `hold` in [perturber.codebook]: its code is reported")
+        if self.codebook is not None and self.codebook.pufferfish is not None:
+            raise ValueError("no `pufferfish` in [perturber.codebook]: `epsilon` bounds its report")
         return self
 
     def _keeps(self, is_vector: bool) -> None:

@@ -137,8 +137,8 @@ class Certificate(Section):
         default=1,
         ge=1,
         le=1_000_000,
-        description="Configurations compared on this seed's test slice, fixed beforehand; each yes or no by which "
-        "later ones were built doubles the number. They share the confidence.",
+        description="Configurations compared on this seed's test slice, fixed beforehand. They share the confidence. "
+        "What was audited on it before is counted without this.",
     )
     strata: list[str] = Field(
         default=[],

@@ -11,9 +11,12 @@ from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.audit.sections import certificate_section
 from edgeveil.trainer.audit.sections.certificate_section import EVERY, OF_CLASS
 from edgeveil.trainer.audit.text import as_text
+from edgeveil.trainer.measures.certificate import FIRST
 from edgeveil.trainer.perturbers.codebook import stream_codes
 from edgeveil.trainer.report.card_page import tables
 from tests.support.audit_documents import document
+
+ERROR = 0.05 * FIRST / 5  # of each kind of end, where nothing was audited on these rows before
 
 
 def rows(counts: list[list[list[int]]]) -> list[np.ndarray]:
@@ -37,9 +40,9 @@ def bound(counts: list[list[list[int]]], **changes: object) -> dict:
 
 
 def test_the_factor_is_that_of_clopper_and_pearson_by_hand():
-    """Two codes, 500 rows of each z: .05 / 5 shared by four cells above and two of P(z) below."""
+    """Two codes, 500 rows of each z: a fifth of the error shared by four cells above and two of P(z) below."""
     found = bound([[[500, 500], [500, 500]]])
-    upper, lower = stats.beta.ppf(1 - 0.01 / 4, 501, 500), stats.beta.ppf(0.01 / 2, 1000, 1001)
+    upper, lower = stats.beta.ppf(1 - ERROR / 4, 501, 500), stats.beta.ppf(ERROR / 2, 1000, 1001)
     assert found["factor"] == pytest.approx(upper / lower, abs=1e-6)
     assert found["estimate"] == found["capacity"] == 1
     assert found["leakage_bits"] == pytest.approx(np.log2(upper / lower), abs=1e-6)
@@ -61,7 +64,7 @@ def test_linked_codes_have_their_factor():
     found = found_of([[[500, 500], [500, 500]]])
     four, sixteen = (found[f"{t} linked, at most if independent"] for t in (4, 16))
     # Odds of z rise by F over the least that a code leaves to the other z, to the power of T.
-    upper, lower = stats.beta.ppf(1 - 0.01 / 4, 501, 500), stats.beta.ppf(0.01 / 2, 1000, 1001)
+    upper, lower = stats.beta.ppf(1 - ERROR / 4, 501, 500), stats.beta.ppf(ERROR / 2, 1000, 1001)
     ratio = ((1 - upper) / (1 - lower)) / (upper / lower)
     assert four.value == pytest.approx(1 / (lower + (1 - lower) * ratio**4), abs=1e-4)
     assert found[EVERY].value < four.value < sixteen.value <= 1 / lower
@@ -122,8 +125,8 @@ def test_given_the_class_that_is_sent_every_code_is_bounded_once_rare_ones_are_m
     of_code = after.sum(axis=0)
     of_class = np.repeat([of_code[:3].sum(axis=0), of_code[3:].sum(axis=0)], 3, axis=0)
     n, total = of_code.sum(axis=1, keepdims=True), of_class.sum(axis=1, keepdims=True)
-    upper = stats.beta.ppf(1 - 0.01 / after.size, of_code + 1, n - of_code)
-    by_hand = upper / stats.beta.ppf(0.01 / 4, of_class, total - of_class + 1)
+    upper = stats.beta.ppf(1 - ERROR / after.size, of_code + 1, n - of_code)
+    by_hand = upper / stats.beta.ppf(ERROR / 4, of_class, total - of_class + 1)
     assert of_class_too.value == pytest.approx(by_hand[n[:, 0] > 0].max(), abs=1e-4)
     assert "F = 1.19 for every one of the 5 codes" in of_class_too.text
 

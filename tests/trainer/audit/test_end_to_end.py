@@ -183,6 +183,21 @@ def test_mistakes_are_said_in_a_sentence(work):
     assert not (work / "no.html").exists()
 
 
+class Seen(Exception):
+    """What is known of an audit before its attacks."""
+
+
+def test_an_audit_is_charged_for_those_of_other_configurations_before_it(work, document, monkeypatch):
+    def stop(*_about, looks):
+        raise Seen(looks)
+
+    monkeypatch.setattr("edgeveil.trainer.audit.audit.About", stop)
+    for artefact, asked, looks in (("keras", {}, 1), ("tflite-int8", {}, 0), ("keras", {"looks": 7}, 7)):
+        with pytest.raises(Seen) as seen:
+            audit(work / "export", artefact=artefact, **asked)
+        assert seen.value.args == (looks,)
+
+
 @pytest.mark.nightly  # by day in ext/sweep/test_sweep.py
 def test_keras_is_for_comparison_and_close_to_int8(work, document, monkeypatch):
     monkeypatch.setattr("edgeveil.trainer.attacks.run_all.adversaries", lambda: (Fixed(), Logistic()))

@@ -103,6 +103,11 @@ def test_a_certificate_states_its_assumptions_and_counts_subjects():
     assert leaky[AVERAGED].more["plug_in"] > average.value - 0.1
     assert leaky[certificate_section.AVERAGE, "bits-counted"].value > 5 * leaky[AVERAGED].more["null_bits_high"]
     assert section(data, 0.0, tried=50)[AVERAGED].value > average.value
+    later = section(data, 0.0, looks=3)
+    for name in (AVERAGED, EVERY):
+        assert later[name].value > clean[name].value
+        assert later[name].text.count("3 other configurations were audited on these rows before") == 1
+        assert (later[name].more["looks"], clean[name].more["looks"]) == (3, 0)
     assert clean[OVER_NULL].interval[0] < 0 < clean[OVER_NULL].interval[1]
     assert leaky[OVER_NULL].interval[0] < 1 - 0.8113 < leaky[OVER_NULL].interval[1]  # right in 3 of 4: 1 - h(1/4) bits
     assert clean[EVERY].value < 1.8 < leaky[EVERY].value
@@ -162,7 +167,7 @@ def test_one_person_who_differs_shows_in_the_spread():
 def test_too_few_subjects_are_said_with_the_number_that_is_needed():
     few = section(dataset(900), 0.0)[certificate_section.AVERAGE, ""]
     assert (few.bound, few.value) == (False, None)
-    assert "Too few subjects for a certificate: 30 were counted, and at least 150 are needed" in few.not_run
+    assert "Too few subjects for a certificate: 30 were counted, and at least 156 are needed" in few.not_run
 
 
 def test_a_channel_is_bounded_for_any_population():
@@ -282,6 +287,8 @@ def test_a_counted_pufferfish_bound_is_stated_with_its_assumptions_or_what_it_ne
         "-Pufferfish over the recipe's prior, with 95 % confidence for one sample, given y, for subjects" in zero.text
     )
     assert by_name["counted Pufferfish, loss of a code"].figure == "epsilon"
+    later = counted_pufferfish.section(counted(y, code, z, rng=rng, **settings), "subjects", tried=3, looks=1)
+    assert all("3 configurations tried, if fixed beforehand; another configuration was" in one.text for one in later)
     few = counted_pufferfish.section(counted(y[:60], code[:60], z[:60], rng=rng, **settings), "subjects")
     assert [(one.value, "and 30 are needed" in one.not_run) for one in few] == [(None, True)]
 

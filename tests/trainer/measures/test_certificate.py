@@ -8,10 +8,12 @@ from edgeveil.trainer.measures.certificate import (
     bayes_accuracy,
     capacity,
     certify,
+    chosen,
     count,
     information,
     null_distribution,
     released_counts,
+    shared,
     upper,
 )
 
@@ -46,6 +48,69 @@ def test_the_bound_holds_at_least_as_often_as_it_says(z_classes, slack):
         counts = count(*rows, shape=p.shape)
         held += upper(bayes_accuracy(counts), np.ones(400), delta=0.05, slack=slack) >= truth
     assert held / 300 >= 0.95
+
+
+def looked_at(n: int, looks: int, rng: np.random.Generator) -> np.ndarray:
+    """How often z is counted right from ``looks`` configurations and from one more, built from what these showed.
+
+    A row is of one of ``looks`` - 1 parts and has two bits, each of which is z with probability .6. A configuration
+    says for each part which of them is sent. The first takes the one in all parts, the next ones the other in one part
+    each; the last takes in each part what leaked less by the look at it.
+    """
+    part, z = rng.integers(0, looks - 1, n), rng.integers(0, 2, n)
+    one, other = (np.where(rng.random(n) < 0.6, z, 1 - z) for _ in range(2))
+
+    def look(swapped: np.ndarray) -> float:
+        sent = np.where(swapped[part], other, one)
+        return bayes_accuracy(count(np.zeros(n, int), sent, z, shape=(1, 2, 2)))
+
+    first = look(np.zeros(looks - 1, bool))
+    others = [look(swap) for swap in np.eye(looks - 1, dtype=bool)]
+    return np.array([first, *others, look(np.array(others) < first)])
+
+
+def bounds(right: np.ndarray, n: int, shares: list[float]) -> np.ndarray:
+    """The bound on each of these configurations, whose error is divided by so much."""
+    return np.array(
+        [upper(f, np.ones(n), delta=0.05 / share, slack="McDiarmid") for f, share in zip(right, shares, strict=True)]
+    )
+
+
+@pytest.mark.parametrize(("n", "looks"), [(2000, 24), (17_500, 24), (2000, 100)])
+def test_the_bound_covers_a_configuration_that_was_built_from_looks_and_the_best_of_all(n, looks):
+    rng = np.random.default_rng(4)
+    draws = [looked_at(n, looks, rng) for _ in range(4000 // looks)]
+    charged = np.array([bounds(right, n, [shared(1, k) for k in range(looks + 1)]) for right in draws])
+    assert (charged[:, -1] >= 0.6).mean() >= 0.95
+    assert (charged.min(axis=1) >= 0.6).mean() >= 0.95
+    # As if all had been fixed beforehand, which they were not.
+    fixed = np.array([bounds(right[-1:], n, [shared(looks + 1)]) for right in draws])
+    assert (fixed >= 0.6).mean() < 0.93
+
+
+def test_all_that_looks_may_have_led_to_share_one_error():
+    assert sum(2.0**looks / shared(1, looks) for looks in range(900)) == pytest.approx(1, abs=1e-3)
+    assert all(shared(1, looks) < shared(1, looks + 1) for looks in range(100))
+    assert shared(8, 3) == 8 * shared(1, 3)
+    with pytest.raises(BadInput, match="audited more than 900 times: cut others, by another `seed`"):
+        shared(1, 901)
+
+
+def test_what_shares_the_confidence_is_said():
+    assert chosen(1, 0) == ""
+    assert chosen(8, 0) == "8 configurations tried, if fixed beforehand"
+    assert chosen(1, 1) == (
+        "another configuration was audited on these rows before: it may have been built from one yes or no of each"
+    )
+    assert chosen(8, 2).startswith(
+        "8 configurations tried, if fixed beforehand; 2 other configurations were audited on"
+    )
+    y, c, z = drawn(population(4, 0.1), 1000, np.random.default_rng(6))
+    first, third = run(y, c, z, 4), run(y, c, z, 4, looks=2)
+    assert third.bound > first.bound
+    assert third.needed > first.needed
+    few = np.arange(1000) // 2
+    assert "2 other configurations were audited" in run(y, c, z, 4, looks=2, cluster=few).sentence()
 
 
 def test_the_best_attacker_on_the_true_channel_reaches_the_plug_in():
@@ -85,8 +150,8 @@ def test_more_tries_and_fewer_units_widen_the_bound():
     assert of_ten.units == 100
     assert of_ten.bound - of_ten.plug_in == pytest.approx(np.sqrt(10) * (alone.bound - alone.plug_in))
     assert "Too few recordings" in of_ten.sentence("recordings")
-    assert "100 were counted, and at least 150 are needed" in of_ten.sentence("recordings")
-    assert "at least 150" in run(y, c, z, 4, cluster=np.arange(1000) // 50).sentence()
+    assert "100 were counted, and at least 156 are needed" in of_ten.sentence("recordings")
+    assert "at least 156" in run(y, c, z, 4, cluster=np.arange(1000) // 50).sentence()
 
 
 def test_clusters_swap_their_z_as_a_whole():

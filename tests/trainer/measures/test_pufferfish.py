@@ -64,6 +64,22 @@ def test_the_bounds_hold_at_once_in_nearly_every_sample(spread):
     assert broken <= 1
 
 
+def test_codes_of_another_y_are_errors_and_left_to_delta_with_all_that_are_rare():
+    """Two codes of each y, 60 that hardly come, and a y that is classified wrong for .01 to .03 by z: a ratio of 3."""
+    laws, label = np.full((2, 3, 64), 0.002 / 60), np.arange(64) // 2
+    for y in range(2):
+        for z, wrong in enumerate((0.01, 0.02, 0.03)):
+            laws[y, z, 2 * y : 2 * y + 2] = (0.998 - wrong) * np.array([0.5 + 0.02 * z, 0.5 - 0.02 * z])
+            laws[y, z, 2 - 2 * y : 4 - 2 * y] = wrong / 2
+    truth = np.log(laws[0, 2, 0] / laws[0, 0, 0]), np.log(laws[0, 0, 1] / laws[0, 2, 1])
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        y, code, z = drawn(laws, 40_000, rng)
+        found = counted(y, code, z, shape=(2, 64, 3), theta=THETA, label=label, rng=rng).codes
+        assert max(truth) <= found.epsilon < max(truth) + 0.35
+        assert 0.032 <= found.delta < 0.1  # the ends of 62 codes add up to .2
+
+
 def test_with_more_rows_the_bounds_close_on_the_exact_law():
     laws = channel(np.random.default_rng(2), 0.5)
     for epsilon, by_prior, by_support in zip(

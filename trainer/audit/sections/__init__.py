@@ -30,7 +30,8 @@ class About:
     """What is audited, what left, with which data and classifiers, how hard, and what was asked of the certificate.
 
     ``there`` are a board's outputs, None where it runs here. ``spending``: what a training spends is measured too.
-    ``attack`` is the one on z with most bits, None before the attacks have run.
+    ``attack`` is the one on z with most bits, None before the attacks have run. ``looks`` other configurations were
+    audited on these rows before.
     """
 
     subject: Subject
@@ -45,6 +46,7 @@ class About:
     spending: bool
     perturbed: Perturbed
     attack: Scored | None = None
+    looks: int = 0
 
     @property
     def released(self) -> Released:

@@ -48,6 +48,7 @@ def per_code_section(
     unit: str,
     slices: str,
     seed: int,
+    looks: int = 0,
     sendable: np.ndarray | None = None,
 ) -> list[Finding]:
     """Bound the received codes (n,) of rows y, z (n,) that training never saw.
@@ -55,9 +56,10 @@ def per_code_section(
     ``shape`` is (classes of y, codes, classes of z). ``sendable`` (codes,) are those that can leave at all, where those
     of each y-hat are together, so that a code tells it; None: a code does not, or tells nothing else. ``unit`` names
     the independent units, ``cluster`` (n,), and ``slices`` those that the rows are of. F is also given for so many
-    linked ``releases``.
+    linked ``releases``. ``tried`` and ``looks`` share the confidence, as in ``certificate.Certificate``.
     """
-    settings: dict[str, Any] = {"shape": shape, "cluster": cluster, "confidence": confidence, "tried": tried}
+    settings: dict[str, Any] = {"shape": shape, "cluster": cluster, "confidence": confidence}
+    settings["tried"] = certificate.shared(tried, looks)
     every = per_code(y, code, z, rng=np.random.default_rng([seed, 11]), **settings)
     often, enough = None, every.fewest >= RATE
     if not enough:
@@ -66,7 +68,8 @@ def per_code_section(
     bound = every if often is None else often
     given = enough or (often is not None and often.share >= COVERED)
     needed = None if enough else _rounded_up(every.units * RATE / max(every.fewest, 1))
-    text = _sentence(every, bound, given=given, needed=needed, unit=unit, slices=slices, tried=tried)
+    about = {"unit": unit, "slices": slices, "terms": certificate.chosen(tried, looks)}
+    text = _sentence(every, bound, given=given, needed=needed, **about)
     figures = {"estimate": bound.estimate, "leakage_bits": math.log2(bound.factor), "certainty": bound.certainty}
     figures |= {"capacity": bound.capacity, "capacity_high": bound.capacity_high}
     more: dict[str, Any] = {
@@ -74,7 +77,8 @@ def per_code_section(
         **_finite(over_all_seen=every.factor, **figures),
         "worst": {"y": bound.worst[0], "code": bound.worst[1], "units": bound.at_worst},
         "pairs": {"bounded": bound.pairs, "rare": bound.rare, "unseen": bound.unseen},
-        **{"share": bound.share, "fewest": every.fewest, "needed": needed, "confidence": confidence, "tried": tried},
+        **{"share": bound.share, "fewest": every.fewest, "needed": needed},
+        **{"confidence": confidence, "tried": tried, "looks": looks},
     }
     findings = [_bounded(EVERY, bound, text, given=given, more=more)]
     if sendable is not None:
@@ -110,7 +114,7 @@ def _finite(**numbers: float) -> dict[str, float]:
 
 
 def _sentence(
-    every: PerCode, bound: PerCode, *, given: bool, needed: int | None, unit: str, slices: str, tried: int
+    every: PerCode, bound: PerCode, *, given: bool, needed: int | None, unit: str, slices: str, terms: str
 ) -> str:
     """The claim with its assumptions, or that too few were counted for one."""
     if not given:
@@ -125,8 +129,7 @@ def _sentence(
     text = (
         f"No code raises the chance of any value of z, given y, by more than a factor F = {upper(bound.factor)}, with "
         f"{100 * bound.confidence:g} % confidence, for {unit} drawn like those counted ({bound.units:,} {unit} of "
-        f"{slices}, which no training saw"
-        + (f", {tried} configurations tried, if fixed beforehand)" if tried > 1 else ")")
+        f"{slices}, which no training saw" + (f", {terms})" if terms else ")")
     )
     prior = 1 / bound.certainty
     if bound.factor >= bound.certainty:
@@ -189,6 +192,7 @@ def section(
     confidence: float,
     strata: np.ndarray | None,
     seed: int,
+    looks: int = 0,
     stream: Mapping[str, Any] | None = None,
 ) -> list[Finding]:
     """Certify the outputs of the rows of all slices, in their order; counted on the test slice.
@@ -208,7 +212,7 @@ def section(
     q = np.eye(codes) if table is None else table / table.sum(axis=1, keepdims=True)
     code = outputs[SENT][at.test].astype(np.int64)
     coded: dict[str, Any] = {"y": test.y, "code": code, "z": test.z, "cluster": test.cluster, "classes": classes}
-    terms: dict[str, Any] = {"confidence": confidence, "tried": tried}
+    terms: dict[str, Any] = {"confidence": confidence, "tried": tried, "looks": looks}
     chance = attack_metrics.accuracy(rows.prior(dataset)[test.y], test.z)
     strata, hidden = taken(strata, test.index), found.hidden_label
     certified = certificate.certify(
@@ -391,6 +395,7 @@ class CertificateSection(Section):
             of=about.sensitive,
             table=perturbed.table,
             tried=terms.tried,
+            looks=about.looks,
             confidence=terms.confidence,
             strata=about.strata,
             seed=about.seed,

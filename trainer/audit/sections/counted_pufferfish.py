@@ -6,7 +6,7 @@ Unlike Theorem 2's bound of one classifier (the section ``diagnostic``) it holds
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -14,7 +14,8 @@ from edgeveil.trainer.attacks import rows
 from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.audit.sections.certificate_section import CHANNEL, unit_of
-from edgeveil.trainer.audit.subject import RELEASED, SENT
+from edgeveil.trainer.audit.subject import RELEASED, SENT, Bottleneck
+from edgeveil.trainer.measures.certificate import chosen, shared
 from edgeveil.trainer.measures.enough import RATE
 from edgeveil.trainer.measures.pufferfish import Pufferfish, counted
 
@@ -23,13 +24,15 @@ PRIOR, SUPPORTS = "the recipe's prior", "every prior with its supports"
 CODES = f"{NAME}, loss of a code"
 
 
-def section(found: Pufferfish, unit: str) -> list[Finding]:
+def section(found: Pufferfish, unit: str, *, tried: int = 1, looks: int = 0) -> list[Finding]:
     """Its bounds: delta for each epsilon, over the recipe's prior and over all, and the loss of every code.
 
     Where too few were counted, the reason.
     """
     given = f"with {100 * found.confidence:g} % confidence for one sample, given y, for {unit} drawn like those counted"
-    more: dict[str, Any] = {"kind": NAME, "confidence": found.confidence, "tried": found.tried, "fewest": found.fewest}
+    given += f" ({terms})" if (terms := chosen(tried, looks)) else ""
+    more: dict[str, Any] = {"kind": NAME, "confidence": found.confidence, "fewest": found.fewest}
+    more |= {"tried": tried, "looks": looks}
     facts: dict[str, Any] = {"rows": found.units, "more": more}
     if found.codes is None:
         few = f"the rarest pair of y and z was counted for {found.fewest:,} {unit}, and {RATE} are needed"
@@ -69,10 +72,19 @@ class CountedPufferfish(Section):
         """As ``section``, on the slices ``attack`` and ``test``."""
         dataset, outputs = about.dataset, about.perturbed.outputs
         at, unseen = rows.places(dataset), dataset.rows(rows.unseen(dataset))
-        table = about.perturbed.table
-        codes = int(outputs[SENT].max()) + 1 if table is None else table.shape[1]
+        table, classes, through = (
+            about.perturbed.table,
+            len(dataset.y_names),
+            cast(Bottleneck, about.perturbed.bottleneck),
+        )
+        known = through.rows or 0
+        codes = max(known, int(outputs[SENT].max()) + 1) if table is None else table.shape[1]
+        stated = not through.hidden_label and codes == known and codes % classes == 0
         code = outputs[RELEASED][slice(at.fresh.start, at.test.stop)].astype(np.int64)
-        terms: dict[str, Any] = {"confidence": about.asked.confidence, "tried": about.asked.tried}
-        terms |= {"theta": dataset.theta, "shape": (len(dataset.y_names), codes, len(dataset.z_names))}
+        tried, looks = about.asked.tried, about.looks
+        terms: dict[str, Any] = {"confidence": about.asked.confidence, "tried": shared(tried, looks)}
+        terms |= {"theta": dataset.theta, "shape": (classes, codes, len(dataset.z_names))}
+        terms |= {"label": np.arange(codes) * classes // codes if stated else None}
         rng = np.random.default_rng([about.seed, 14])
-        return section(counted(unseen.y, code, unseen.z, cluster=unseen.cluster, rng=rng, **terms), unit_of(dataset))
+        found = counted(unseen.y, code, unseen.z, cluster=unseen.cluster, rng=rng, **terms)
+        return section(found, unit_of(dataset), tried=tried, looks=looks)

@@ -165,12 +165,13 @@ def section(
     trees: int,
     seed: int,
     tried: int = 1,
+    looks: int = 0,
     attack: Scored | None = None,
     sent: Mapping[str, np.ndarray] | None = None,
     one_release: str = "",
 ) -> list[Finding]:
-    """What tracks reveal, and the bound over them. ``stream`` is the manifest's; ``tried`` configurations were compared
-    on these rows.
+    """What tracks reveal, and the bound over them. ``stream`` is the manifest's; ``tried`` and ``looks`` share the
+    confidence, as in ``certificate.Certificate``.
 
     ``perturb`` takes raw samples (n, ...) and the number of each one's track (n,), in order of time, to the outputs.
     ``attack`` is the one with most bits on single releases, for outputs that are no codes. Of a stream that holds
@@ -204,7 +205,7 @@ def section(
         findings[findings.index(most)] = replace(most, text=text, more={**most.more, "headline": True})
     if hold == "track" and one_release in slices["test"][1]:
         classes = len(dataset.y_names), len(dataset.z_names)
-        findings += _certified(dataset, slices["test"], classes, seed, tried, one_release)
+        findings += _certified(dataset, slices["test"], classes, seed, (tried, looks), one_release)
     return findings
 
 
@@ -330,7 +331,7 @@ def _codes(outs: Sequence[Mapping[str, np.ndarray]]) -> list[np.ndarray]:
 
 
 def _certified(
-    dataset: Dataset, test: Slice, classes: tuple[int, int], seed: int, tried: int, name: str
+    dataset: Dataset, test: Slice, classes: tuple[int, int], seed: int, terms: tuple[int, int], name: str
 ) -> list[Finding]:
     """The bound on an adversary who knows y and the held class or code ``name`` of a track, counted over tracks; over
     those that have voted, where they vote."""
@@ -342,13 +343,13 @@ def _certified(
     if name == "code":
         number *= -(-(int(held.code.max()) + 1) // classes[0])
     held = held.take(held.code[:, 0] < number)
-    prior, rows = counted_prior(part.y, part.z, classes), (held.y, held.code[:, 0], held.z)
-    settings: dict[str, Any] = {"classes": classes, "tried": tried, "rng": np.random.default_rng(seed)}
+    prior, rows, (tried, looks) = counted_prior(part.y, part.z, classes), (held.y, held.code[:, 0], held.z), terms
+    settings: dict[str, Any] = {"classes": classes, "tried": tried, "looks": looks, "rng": np.random.default_rng(seed)}
     chance = float(prior.max(axis=1)[held.y].mean())
     certified = certificate.certify(*rows, channel=np.eye(number), chance=chance, **settings)
     text = certified.sentence(f"tracks ({dataset.cluster_kind}s)")
     whole = text.replace("For one sample,", "For all samples of one track together,")
-    more = {**KIND, "plug_in": certified.plug_in, "tried": tried}
+    more = {**KIND, "plug_in": certified.plug_in, "tried": tried, "looks": looks}
     if not certified.sufficient:
         return [Finding(TRACKS, "counted channel", not_run=whole, rows=certified.units, more=more)]
     facts: dict[str, Any] = {"rows": certified.units, "bound": True, "text": whole, "more": more}
@@ -370,7 +371,8 @@ class Streams(Section):
     def measure(self, about: About, _found: Sequence[Finding]) -> list[Finding]:
         """As ``section``."""
         perturb, stream = track_perturber(about.subject, about.run), about.subject.manifest.get("stream")
-        facts: dict[str, Any] = {"trees": about.budget.trees, "seed": about.seed, "tried": about.asked.tried}
+        facts: dict[str, Any] = {"trees": about.budget.trees, "seed": about.seed}
+        facts |= {"tried": about.asked.tried, "looks": about.looks}
         of = stream_bound(about.subject.manifest).kind if stream is not None else ""
         facts["one_release"] = {ONE_CLASS: "label", ONE_FRAME: "code"}.get(of, "")
         facts |= {"attack": about.attack, "sent": about.perturbed.outputs if stream is None else None}

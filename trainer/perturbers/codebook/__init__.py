@@ -16,12 +16,13 @@ from edgeveil.trainer.recipe.perturber import Perturber
 from edgeveil.trainer.runs.fitted import FittedPerturber
 
 MOST_CODES = 1024  # of a class: more have too few readings each to be counted
+MOST_DESIGNED = 2048  # of all classes, in a table of so many rows and columns
 SMALL_DATA = 0.1  # the `dropout` from which data count as small
 # Key: the values with which the recipe of an older run is still opened, and what is done now.
 DELETED: dict[str, tuple[tuple[Any, ...], str]] = {
     "tokens": ((1,), "a code is one number, so set more `codes`"),
     "channel": (("none",), "a code is sent as it is, or drawn anew where `hold` is a track or a period"),
-    "bound": ((0.1,), "no channel has a bound any more, so set a larger `price`"),
+    "bound": ((0.1,), "no channel is bounded in all that it tells, so set `pufferfish`, a bound of what it tells of z"),
     "merge_below": ((0,), "rare codes stay, so set fewer `codes`"),
     "epsilon": ((None,), 'take kind = "local" with `of = "code"`, or kind = "label-only", for randomised response'),
     "decoder_steps": ((1500,), 'no network draws pictures, so take synthesis = "centroid" or "donor"'),
@@ -108,6 +109,13 @@ class Codebook(Perturber):
         default=4.0,
         ge=0,
         description="lambda: squared distance of T (variance 1 in all) that a nat about z is worth. Larger hides more.",
+    )
+    pufferfish: float | None = Field(
+        default=None,
+        gt=0,
+        le=10,
+        description="epsilon: codes go through a channel of least distortion that makes none e^epsilon times as likely "
+        "for one z as for another, given y. Each code needs 30 rows of every y and z.",
     )
     evenness: float = Field(
         default=0.02,
@@ -201,6 +209,12 @@ class Codebook(Perturber):
             raise ValueError('"frame", "bout:4" or "first:4" with `acknowledge`, which is for these alone')
         return hold
 
+    @model_validator(mode="after")
+    def _designs(self) -> Codebook:
+        if self.pufferfish is not None and self.hold != "none":
+            raise ValueError("no `pufferfish` with `hold`: what is held is drawn for more than one frame")
+        return self
+
     @property
     def code_batch(self) -> int:
         """Rows of a step that learns codes; 0: all."""
@@ -253,6 +267,8 @@ class Codebook(Perturber):
                 'perturber.synthesis = "centroid" with [private]: a donor is somebody\'s own sample. Where receivers '
                 "need no picture, `edgeveil export --emit code` sends the code alone"
             )
+        if self.pufferfish is not None:
+            raise ValueError("no `perturber.pufferfish` with [private]: its channel is counted without noise")
         if self.method != "funnel":
             raise ValueError(
                 'perturber.method = "funnel" with [private]: the usual T of a class is counted without noise'

@@ -14,17 +14,30 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset, Part
-from edgeveil.trainer.datasets.slicing import fit_and_validation, sample, sampled
+from edgeveil.trainer.datasets.slicing import fit_and_validation, hold_out, sample, sampled
 from edgeveil.trainer.graphs.prediction import predict
+from edgeveil.trainer.measures.enough import RATE
+from edgeveil.trainer.measures.intervals import unit_numbers
 from edgeveil.trainer.networks.training import train_labels
 from edgeveil.trainer.perturbers.base import Goal
-from edgeveil.trainer.perturbers.codebook import Codebook, funnel, private_fit, stream_codes, synthesis, training
+from edgeveil.trainer.perturbers.codebook import (
+    MOST_DESIGNED,
+    Codebook,
+    channel,
+    funnel,
+    private_fit,
+    stream_codes,
+    synthesis,
+    training,
+)
 from edgeveil.trainer.perturbers.codebook.funnel import Values, fit_kept
 from edgeveil.trainer.perturbers.codebook.stream_codes import (
     class_stages,
     code_stage,
+    draw_stage,
     first_stage,
     in_bouts,
+    integers,
     keep_stage,
     majority,
     pictured,
@@ -41,6 +54,7 @@ from edgeveil.trainer.runs.run import Log
 
 
 FEWEST_PEOPLE = 3
+UNSEEN = 2  # slices that no training sees, for one that codes are learned from
 LEARNED, LEARNED_BYTES = 60_000, 256 * 2**20  # rows of a slice, and bytes as float32, of samples that stay on disk
 
 
@@ -114,9 +128,10 @@ def fit(
         encoder = encoder if labels is None else encoders.with_labels(encoder, labels)
         return _held(dataset, encoder, prepared.kept(u, second.index), u, second, section, stream, rng)
     reports = 1 if section.method == "residual" else funnel.reports(section.steps)
+    reports += section.pufferfish is not None
     with progress("codes and their pictures", total=reports + 1) as advance:
         report = _metric(log, "codes", advance)
-        fitted = finish(prepared, dataset, second, section, rng=rng, labels=labels, report=report)
+        fitted = finish(prepared, dataset, second, section, rng=rng, labels=labels, report=report, error=goal.error)
         advance()
     return fitted
 
@@ -126,6 +141,8 @@ def check(section: Codebook, dataset: Dataset) -> None:
     few people of a class."""
     for name in section.keep:
         funnel.source(name, dataset.unit(dataset.x[:1]), dataset.attributes)
+    if section.pufferfish is not None:
+        _check_designed(section, dataset.as_priced())
     if section.synthesis == "donor":
         synthesis.check_consent(dataset.consent, public=section.public_data)
     if section.synthesis == "centroid" and dataset.units is None:  # under [private] noise does what the count is for
@@ -137,6 +154,24 @@ def check(section: Codebook, dataset: Dataset) -> None:
         subject = part.cluster if dataset.cluster_kind == "subject" else None
         people = synthesis.fewest_people(part.y, subject, classes=len(names))
         synthesis.check_people(people, names, fewest=section.fewest_subjects)
+
+
+def _check_designed(section: Codebook, dataset: Dataset) -> None:
+    """Raise ``BadInput`` where there are too many codes, or a pair of y and z has too few rows to count a law on."""
+    if len(dataset.y_names) * section.codes > MOST_DESIGNED:
+        raise BadInput(
+            f"`perturber.pufferfish` takes at most {MOST_DESIGNED:,} codes of all classes: set fewer `perturber.codes`."
+        )
+    second, _ = fit_and_validation(dataset, "perturber")
+    _, apart = split(second, second, copied=section.copies > 1 and section.method == "funnel", seed=dataset.seed)
+    pairs, rows = np.unique(np.stack([apart.y, apart.z]), axis=1, return_counts=True)
+    if (least := rows.min()) < RATE * section.codes:
+        y, z = pairs[:, rows.argmin()]
+        raise BadInput(
+            "`perturber.pufferfish` counts the codes of each y and z on rows that no code was learned from: "
+            f'"{dataset.y_names[y]}" with "{dataset.z_names[z]}" has {least} of them, and {section.codes} codes need '
+            f"{RATE * section.codes}, {RATE} each. Set fewer `perturber.codes`, hide a coarser z, or add rows."
+        )
 
 
 @dataclass(frozen=True)
@@ -182,17 +217,22 @@ def finish(
     rng: np.random.Generator,
     labels: Any = None,
     report: training.Report = lambda *_: None,
+    error: float = 0.05,
 ) -> FittedPerturber:
     """Learn codes on the rows ``second``, or on both slices where there are copies, and make the pictures.
 
-    ``prepared`` is not changed. ``labels`` is a classifier that takes the place of the trunk's own.
+    ``prepared`` is not changed. ``labels`` is a classifier that takes the place of the trunk's own. ``error`` is that
+    of the certificate for which a channel is designed. Raises ``LimitNotMet`` where there is none.
     """
     from edgeveil.models import encoders
 
     trunk, retained, first = prepared.trunk, prepared.kept, prepared.first
     both = dataset.rows(np.concatenate([second.index, first.index]))
     # A trunk that learned from changed copies reads its own rows hardly better than new ones.
-    learned = both if section.copies > 1 and section.method == "funnel" and section.hold == "none" else second
+    copied = section.copies > 1 and section.method == "funnel" and section.hold == "none"
+    learned = both if copied else second
+    if section.pufferfish is not None:
+        learned, apart = split(first, second, copied=copied, seed=dataset.seed)
     u = dataset.unit(learned.x)
     t = retained(u, learned.index)
     classes = len(dataset.y_names), len(dataset.z_names)
@@ -213,8 +253,40 @@ def finish(
     u = dataset.unit(both.x)
     label, code = funnel.global_codes(*predict(encoder, u))
     _say_unpredicted(label[: len(learned)], dataset.y_names)
+    q = None
+    if section.pufferfish is not None:
+        seen = dataset.unit(apart.x)
+        within = funnel.global_codes(*predict(encoder, seen))[1]
+        designed = design(dataset, apart, retained(seen, apart.index), within, section, error)
+        q = designed.q
+        report(section.steps + 1, {"added_distortion": designed.distortion, "codes_sent": float(sum(designed.codes))})
+        code = channel.send(code, q, rng)
     pictures = _picture(dataset, code, retained(u, both.index), u, both, encoder, section)
-    return assemble(dataset, encoder, pictures, section)
+    return assemble(dataset, encoder, pictures, section, q)
+
+
+def design(
+    dataset: Dataset, apart: Part, kept: np.ndarray, code: np.ndarray, section: Codebook, error: float
+) -> channel.Design:
+    """The channel by the rows ``apart``, their T ``kept`` (n, d) and their codes (n,). Raises ``LimitNotMet``."""
+    return channel.design(
+        *(kept, apart.y, code, apart.z, unit_numbers(len(apart), apart.cluster)),
+        per_class=section.codes,
+        epsilon=section.pufferfish or np.inf,
+        error=error,
+        fresh=UNSEEN * len(dataset.slices.perturber) / len(apart),
+    )
+
+
+def split(first: Part, second: Part, *, copied: bool, seed: int) -> tuple[Part, Part]:
+    """The rows that codes are learned from, and those that a channel is counted on, which no code has seen.
+
+    With copies codes are learned from the first slice, else from half of the second.
+    """
+    if copied:
+        return first, second
+    one, other = hold_out(second, share=0.5, seed=seed)
+    return second.take(one), second.take(other)
 
 
 def _say_unpredicted(predicted: np.ndarray, names: Sequence[str]) -> None:
@@ -226,10 +298,15 @@ def _say_unpredicted(predicted: np.ndarray, names: Sequence[str]) -> None:
         )
 
 
-def assemble(dataset: Dataset, encoder: Any, pictures: np.ndarray, section: Codebook) -> FittedPerturber:
-    """The manifest's stages around an encoder and the pictures of every code."""
+def assemble(
+    dataset: Dataset, encoder: Any, pictures: np.ndarray, section: Codebook, q: np.ndarray | None = None
+) -> FittedPerturber:
+    """The manifest's stages around an encoder and the pictures of every code, with a channel ``q`` (codes, codes)."""
     groups, code = len(dataset.y_names), "code"
     stages, label = [*class_stages(dataset.input, encoder), code_stage(groups, code)], "label"
+    if q is not None:
+        stages.append(draw_stage(code, "channel", "drawn"))
+        code = "drawn"
     stream = stream_codes.stream(section.hold, section.acknowledge)
     if section.follows:
         stages += [first_stage(label, "label_held"), first_stage(code, "code_held")]
@@ -241,7 +318,7 @@ def assemble(dataset: Dataset, encoder: Any, pictures: np.ndarray, section: Code
         dataset.input,
         encoder,
         stages,
-        {},
+        {} if q is None else {"channel": integers(q)},
         pictures,
         label=label,
         code=code,
