@@ -80,7 +80,7 @@ BUDGETS = {
     "modules under 40 lines": Budget(3, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
     "scripts lines": Budget(
-        11_604,
+        11_645,
         7_000,
         "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters; PyTorch next to "
         "Keras, and other boosting next to ours, in one run each; 50 the wait for a quiet machine and the marked parts "
@@ -89,7 +89,7 @@ BUDGETS = {
         "130 sketches, a lasso and PATE measured; "
         "45 PR-GAN in ten seeds; "
         "200 the demo in 20 seeds and fine-tuning; 140 Sony's converter on each generator; "
-        "100 Sony's converter on every generator.",
+        "100 Sony's converter on every generator; 30 the measure of the service in two modules.",
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
