@@ -118,7 +118,10 @@ def receivers(wanted: Wanted) -> list[Need]:
     for sink in wanted.sinks if wanted.service else ():
         parts, forms = urlsplit(sink), " ".join(fact_of(SINKS, sink, "forms") or ())
         usual = re.search(rf"\b{re.escape(parts.scheme)}://HOST\[:(\d+)\]", forms)
-        port = parts.port or (int(usual[1]) if usual else 0)
+        try:
+            port = parts.port or (int(usual[1]) if usual else 0)
+        except ValueError:
+            continue  # no port; a flash says so
         if parts.hostname and port:
             # The scheme of TLS is that of the plain one with an s.
             tls = parts.scheme.endswith("s") and f"{parts.scheme[:-1]}://" in forms

@@ -128,7 +128,9 @@ class KafkaSink(NetworkSink):
     def _lost(self, error: Exception, reason: str = "the broker does not take it ({})") -> ConnectionLost:
         name = type(error).__name__
         topic = "let the user write {} there, and make it".format(self._topic)
-        return ConnectionLost(reason.format(name), topic if "Topic" in name else LOGIN if "Auth" in name else "")
+        return ConnectionLost(
+            reason.format(name), topic if "Topic" in name else LOGIN if "Auth" in name else "see its own log"
+        )
 
     def _send_status(self, document: Dict[str, Any]) -> None:
         self._arrive(self._put(STATUS, json_bytes(document)))

@@ -39,6 +39,7 @@ _KNOWN = (
     ("SSL.*", "", "TLS fails ({})", "name its port for TLS"),
     ("gaierror", "", "its name is not found ({})", "write its address, or have the board's DNS know it"),
     ("ConnectionRefusedError", "", "{}", "start the receiver there, or name its host and port"),
+    ("Connection(Reset|Aborted)Error|BrokenPipeError", "", "the far side ends the connection ({})", "see its own log"),
     (".*", "timed out|unreachable|no route", "{}", "let the board reach that host and port"),
 )
 DRAIN_S = 2.0  # what close() waits for the network; a service has five seconds in all

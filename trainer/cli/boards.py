@@ -221,7 +221,7 @@ def flash(
             progress=progress,
         )
     for one in done.refused:
-        say(f"note: records do not arrive at {one}. The service runs, and they wait in its spool.")
+        say(f"note: records do not arrive at {one}. The service runs.")
     if as_json:
         document = {"schema": 1, "sha": done.sha, "steps": [step.kind for step in done.plan.steps], "dry_run": dry_run}
         document |= {"artefact": done.plan.artefact, "device": done.plan.device, "refused": list(done.refused)}

@@ -121,7 +121,7 @@ def test_a_certificate(broker, tmp_path, host, given, settings, words):
         ("tcp://127.0.0.1:{closed}", "connection refused; start the receiver there, or name its host and port"),
         ("https://127.0.0.1:{closed}/hook-7c1", "connection refused; start the receiver there"),
         ("mqtt://no-such-host.invalid/hall/door", "; write its address, or have the board's DNS know it"),
-        ("tcp://127.0.0.1:{ends}", "; see its own log: it has to read records"),
+        ("tcp://127.0.0.1:{ends}", "; see its own log"),
         ("mqtt://127.0.0.1:{ends}/hall/door", "ends the connection before it answers; name the port of an MQTT broker"),
         ("mqtts://127.0.0.1:{plain}/hall/door", "; name its port for TLS"),
     ],
