@@ -100,8 +100,8 @@ def test_a_topic_that_the_access_list_denies(broker, tmp_path):
 @pytest.mark.parametrize(
     ("host", "given", "settings", "words"),
     [
-        ("localhost", "", [], "its certificate is refused (self-signed certificate in certificate chain); name its"),
-        ("localhost", "", [], "authority: ca=FILE"),
+        ("localhost", "", [], "its certificate is refused ("),
+        ("localhost", "", [], "); name its authority: ca=FILE"),
         ("127.0.0.1", "?ca={0}/ca.pem", [], "its certificate is for another name (IP address mismatch, "),
         ("127.0.0.1", "?ca={0}/ca.pem", [], "not valid for '127.0.0.1'); write the name that the certificate has"),
         ("localhost", "?ca={0}/ca.pem", ["require_certificate true", "cafile {0}/ca.pem"], "cert= and key="),
@@ -111,7 +111,7 @@ def test_a_certificate(broker, tmp_path, host, given, settings, words):
     _, cert, key = network_receivers.certificates(tmp_path)
     made = broker(f"certfile {cert}", f"keyfile {key}", *(one.format(tmp_path) for one in settings))
     with problem_of(f"mqtts://{host}:{made.port}/hall/door" + given.format(tmp_path)) as (problem, _, _said):
-        assert words in problem().replace("self signed", "self-signed")
+        assert words in problem()
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,7 @@ def test_the_service_names_it_where_status_looks(broker, wide, tmp_path, monkeyp
         monkeypatch.setattr(status.paths, "UNITS", str(tmp_path / "units"))
         monkeypatch.setattr(status, "_unit_state", lambda _: "active")
         monkeypatch.setattr(status.config, "read", lambda _: {"health": f"127.0.0.1:{port}"})
-        found = status.service_state(status.paths.ROOT)
-        assert (found["well"], found["receivers"]) == (True, {shown: refusal})
+        assert status.service_state(status.paths.ROOT)["receivers"] == {shown: refusal}
     finally:
         process.send_signal(signal.SIGTERM)
         broker_services.finish(process)
