@@ -222,7 +222,8 @@ def flash_work(
         if dry_run:
             return WOULD, f"would {', '.join(step.kind for step in done.plan.steps)}: {done.plan.size} bytes"
         new = f"; trusts the root key {done.root_key:.16}... from now on" if done.root_key else ""
-        return DONE, f"runs {done.sha:.12} on {done.plan.artefact}{new}"
+        refused = "".join(f"; {one}" for one in done.refused)
+        return DONE, f"runs {done.sha:.12} on {done.plan.artefact}{new}{refused}"
 
     return work
 
@@ -235,6 +236,7 @@ def read_status(board: SiteBoard, say: Say) -> tuple[str, str]:
     failed = f"; the last trial failed: {status['reason']}" if status["failed"] else ""
     text = f"runs {status['name']} {status['committed']!s:.12}, floor {status['floor']}{index_text(status['index'])}"
     text += status["spent"] + clock_text(status["clock"]) + figures_text(service_figures(status["service"]))
+    text += receivers_text(status["service"])
     return (NOT_WELL, f"{ill}; {text}{failed}") if ill else (DONE, text + failed)
 
 
@@ -258,6 +260,13 @@ def figures_text(figures: Mapping[str, float]) -> str:
     text = "".join(f", {form.format(figures[name])}" for name, form in shown if name in figures)
     away = figures.get("receivers_away")
     return text + (f", receivers not connected: {away:.0f}" if away else "")
+
+
+def receivers_text(service: Any) -> str:
+    """The receivers of a board's service that do not take its records, with the reason and what to do."""
+    found = service.get("receivers") if isinstance(service, Mapping) else None
+    known = found if isinstance(found, Mapping) else {}
+    return "".join(f"; {name}: {said}" for name, said in sorted(known.items()) if said != "ok")
 
 
 def status_rows(site: Site) -> list[dict[str, Any]]:

@@ -12,7 +12,8 @@ word                         interpreter       what runs the operations
                                                artefact is float; what it leaves goes to the same GPU by CUDA
 ``myriad,cpu`` and the like  as without it     the same, and the processor for the operations it cannot take
 ``openvino:WORDS``           OpenVINO          what OpenVINO calls so: ``openvino:GPU``, ``openvino:HETERO:CPU``
-``hailo8``, ``hailo8l``      HailoRT           the Hailo-8 or Hailo-8L, by a file of Hailo's Dataflow Compiler
+``hailo8``, ``hailo8l``      HailoRT 4         the Hailo-8 or Hailo-8L, by a file of Hailo's Dataflow Compiler 3
+``hailo10h``                 HailoRT 5         the Hailo-10H, by a file of Hailo's Dataflow Compiler 5
 ``rk3588``                   RKNN Toolkit Lite the NPU of Rockchip's RK3588, by a file of RKNN Toolkit 2
 ============================ ================= ===================================================================
 """

@@ -11,6 +11,7 @@ import pwd
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -48,6 +49,7 @@ INTERPRETERS = (
 PACKAGES = {"rknnlite": "rknn-toolkit-lite2", "paho": "paho-mqtt"}  # whose module has another name
 IIO = "/sys/bus/iio/devices"
 UNPRIVILEGED = "nobody"  # the account of every system without rights; a service's user will have no more
+REACH_S = 5.0  # for a receiver to answer
 IMPORT_S = 60  # the most that one may take to load, from a slow card
 
 # Each is imported in a process of its own: what a library does to it there is a fact of that library, not of the probe.
@@ -98,7 +100,7 @@ if name == "openvino":
     except Exception as error:
         sys.stderr.write("%s: %s" % (type(error).__name__, error))
 if name == "hailo_platform":
-    words = {"HAILO8": "hailo8", "HAILO8L": "hailo8l"}
+    words = {"HAILO8": "hailo8", "HAILO8L": "hailo8l", "HAILO10H": "hailo10h"}
     try:
         for one in library.Device.scan():
             kind = str(library.Device(one).control.identify().device_architecture).rpartition(".")[2]
@@ -221,6 +223,8 @@ def _need(test: str, paths: List[str]) -> str:
         return "" if any(_text(os.path.join(IIO, one, "name")) == what for one in folders) else "missing"
     if kind == "device":
         return "" if os.path.exists(what) else "missing"
+    if kind == "receiver":
+        return _reach(*what.split(" ", 3))
     # read:USER:PATH, folder:USER:PATH
     user, _, path = what.partition(":")
     if not os.path.exists(path) and _as_root(["test", "-e", path]) is None:
@@ -230,6 +234,24 @@ def _need(test: str, paths: List[str]) -> str:
         return "{} cannot read it".format(user or "this user")
     folder = os.path.isdir(path) or _as_root(["test", "-d", path]) is not None
     return "" if folder == (kind == "folder") or kind == "read" else "it is no folder"
+
+
+def _reach(host: str, port: str, kind: str, authority: str) -> str:
+    """Why nothing answers there, as an error's class and text; empty where it does. ``kind`` is "tls" or "tcp"."""
+    try:
+        import ssl  # which python3-minimal lacks
+
+        context = ssl.create_default_context(cafile=authority or None)
+    except (ImportError, OSError):
+        return ""  # that file is a need of its own
+    try:
+        with socket.create_connection((host, int(port)), REACH_S) as plain:
+            if kind == "tls":
+                context.wrap_socket(plain, server_hostname=host).close()
+    except (OSError, ssl.CertificateError) as error:
+        said = [getattr(error, part, None) for part in ("verify_message", "strerror")]
+        return "{}: {}".format(type(error).__name__, next((str(one) for one in said if one), str(error)))
+    return ""
 
 
 def _runs_as(user: str, command: List[str]) -> bool:

@@ -133,6 +133,5 @@ def flash(
     if device != CPU and audit is not None and not is_audited(manifest, audit, artefact, device):
         notes = ["note: " + NOT_AUDITED_ON.format(artefact=artefact, device=device)]
     show("\n".join([planned.text(), *notes, *sends]))
-    if not dry_run:
-        execute(planned, board, progress)
-    return Flashed(planned, inputs.bundle.sha)
+    refused = () if dry_run else execute(planned, board, progress)
+    return Flashed(planned, inputs.bundle.sha, refused)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from packaging.version import InvalidVersion, Version
 
@@ -16,6 +17,7 @@ from edgeveil.edge_runtime import late_imports
 from edgeveil.edge_runtime.kinds import SINKS, SOURCES, device_file, fact_of
 from edgeveil.edge_runtime.paths import named
 from edgeveil.edge_runtime.registry import Registry
+from edgeveil.edge_runtime.sinks.network_base import explain
 from edgeveil.edge_runtime.sinks.uri import without_secrets
 
 _STATE = "/var/lib/edgeveil"
@@ -44,6 +46,8 @@ class Need:
     def state(self, facts: Facts) -> str:
         """Why it does not hold on a board; "missing" where there is nothing, empty where it holds."""
         kind, _, name = self.test.partition(":")
+        if kind == "receiver":
+            return self._answer(facts)[0]
         if kind != "module":
             return facts.needs.get(self.test, "")
         module = name.partition(".")[0]
@@ -53,8 +57,16 @@ class Need:
         why = facts.failed.get(package)
         return late_imports.broken(why, facts.interpreters.get("numpy")) if why else "missing"
 
+    def _answer(self, facts: Facts) -> tuple[str, str]:
+        """Why a receiver does not answer the board, and what to do."""
+        name, _, text = facts.needs.get(self.test, "").partition(": ")
+        reason, cure = explain(name, text)
+        return reason, cure or ("look there why" if reason else "")
+
     def cured(self, profile: Profile, facts: Facts | None = None) -> str:
         """What to do on a board of that profile, as a sentence without its full stop; ``facts`` are None for a card."""
+        if self.test.startswith("receiver:") and facts is not None:
+            return self._answer(facts)[1]
         if not self.library:
             return self.cure
         board = facts.board if facts is not None else next(iter(profile.models), None)
@@ -98,6 +110,26 @@ def of_wanted(wanted: Wanted, service: Service) -> list[Need]:
     if wanted.service:
         rows += [need for sink in wanted.sinks for need in _sink(sink, service)]
     return list({need.test: need for need in rows}.values())
+
+
+def receivers(wanted: Wanted) -> list[Need]:
+    """Where the sinks of its service lead, which a check has the board reach; passwords and topics are not tried."""
+    rows = []
+    for sink in wanted.sinks if wanted.service else ():
+        parts, forms = urlsplit(sink), " ".join(fact_of(SINKS, sink, "forms") or ())
+        usual = re.search(rf"\b{re.escape(parts.scheme)}://HOST\[:(\d+)\]", forms)
+        try:
+            port = parts.port or (int(usual[1]) if usual else 0)
+        except ValueError:
+            continue  # no port; a flash says so
+        if parts.hostname and port:
+            # The scheme of TLS is that of the plain one with an s.
+            tls = parts.scheme.endswith("s") and f"{parts.scheme[:-1]}://" in forms
+            kind = "tls" if tls and not fact_of(SINKS, sink, "starttls") else "tcp"
+            authority = dict(parse_qsl(parts.query)).get("ca", "")
+            test = f"receiver:{parts.hostname} {port} {kind} {authority}"
+            rows.append(Need("an answer", test, without_secrets(sink)))
+    return rows
 
 
 def libraries(registry: Registry, uri: str) -> Iterator[Need]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -19,11 +20,13 @@ from edgeveil.devices.flashing.service_files import CONFIG
 from edgeveil.devices.profiles import Service
 from edgeveil.devices.transports.base import Progress, check, digest
 from edgeveil.edge_runtime.device import CPU, open_limit_s
-from edgeveil.edge_runtime.errors import DeviceFailed
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.paths import CAMERA_PATH, LEDGER, named
 from edgeveil.edge_runtime.releases.try_settings import KEPT
+from edgeveil.edge_runtime.sinks.network_base import NOTHING_YET
 
 UNFINISHED = posixpath.dirname(KEPT)  # in EdgeVeil's folder, from the first change to the end of the service's restart
+RECEIVERS_S = 15.0  # for the first record to arrive
 TRIAL_S = 300  # besides what opening may take there, twice: by the installed runtime and by the bundle's own
 
 # ``kind`` of a step is its word in JSON.
@@ -155,6 +158,7 @@ class Flashed:
 
     plan: Plan
     sha: str
+    refused: tuple[str, ...] = ()  # receivers that do not take records: each with the reason and what to do
 
     @property
     def root_key(self) -> str | None:
@@ -202,8 +206,8 @@ def _text(step: Step) -> str:
             return "start the service, and wait until it sends something new" + back
 
 
-def execute(plan: Plan, board: Board, progress: Progress = lambda *_: None) -> None:
-    """Execute every step in order. Raises at the first that fails; uploads stay for the next try.
+def execute(plan: Plan, board: Board, progress: Progress = lambda *_: None) -> tuple[str, ...]:
+    """Execute every step in order; what ``Flashed.refused`` holds. Raises at the first that fails; uploads stay.
 
     A service that was stopped for the trial is started again even if the trial fails.
     """
@@ -225,6 +229,22 @@ def execute(plan: Plan, board: Board, progress: Progress = lambda *_: None) -> N
         check(board.run(["rmdir", mark]), f"Removing {mark}")
     if plan.steps:
         board.forget_uploads()
+    return refused_receivers(board) if restarts else ()
+
+
+def refused_receivers(board: Board) -> tuple[str, ...]:
+    """Receivers to which nothing of the running service has arrived in its time, each with the reason and the cure."""
+    end = time.monotonic() + RECEIVERS_S
+    while True:
+        try:
+            found = json.loads(runtime_output(board.edge("status", "--json", "--root", board.root)))
+            receivers = dict((found["service"] or {}).get("receivers", {}))
+        except (BadInput, DeviceFailed, ValueError, LookupError, TypeError, AttributeError):
+            return ()  # an earlier runtime's
+        bad = {name: said for name, said in receivers.items() if said != "ok"}
+        if not bad or NOTHING_YET not in bad.values() or time.monotonic() > end:
+            return tuple(f"{name}: {said}" for name, said in sorted(bad.items()))
+        time.sleep(1.0)
 
 
 def _execute(step: Step, board: Board, device: str, progress: Progress) -> None:

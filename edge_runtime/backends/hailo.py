@@ -1,11 +1,13 @@
-"""Compiled files (.hef) on a Hailo-8 or Hailo-8L, by HailoRT's own Python module.
+"""Compiled files (.hef) on a Hailo-8, Hailo-8L or Hailo-10H, by HailoRT's own Python module.
 
 Numbers are exchanged as float32: HailoRT quantises and dequantises by the scales in the file. Nothing of this ran on a
-Hailo: it follows HailoRT's Python API (github.com/hailo-ai/hailort, hailort/libhailort/bindings/python).
+Hailo: it follows HailoRT's Python API (github.com/hailo-ai/hailort, hailort/libhailort/bindings/python). HailoRT 4 is
+for the Hailo-8 family and runs it by streams; HailoRT 5 is for the Hailo-10H, which has its inference on the
+accelerator and knows infer models alone (v5.2.0, src/vdevice/vdevice_hrpc_client.cpp).
 """
 
 import contextlib
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List
 
 import hailo_platform
 import numpy as np
@@ -14,6 +16,9 @@ from edgeveil.edge_runtime.backends.base import Backend, placement_record
 from edgeveil.edge_runtime.device import NoDevice
 from edgeveil.edge_runtime.errors import BadInput
 
+RUN_MS = 10_000
+Run = Callable[[Dict[str, np.ndarray]], Dict[str, np.ndarray]]  # by the streams' names
+
 
 class HailoRT(Backend):
     """hailo_platform: one network of a HEF, on the one Hailo that is there. It has no reference kernels."""
@@ -21,10 +26,11 @@ class HailoRT(Backend):
     name = "hailo-platform"
     package = "hailo_platform"
     formats = {"hef": "install HailoRT's wheel from hailo.ai"}
-    devices = {"hailo8": ("hef",), "hailo8l": ("hef",)}
+    devices = {"hailo8": ("hef",), "hailo8l": ("hef",), "hailo10h": ("hef",)}
     compiled = {
         "hailo8": (("tflite", "float32"), ("hef", "int8"), "Hailo's Dataflow Compiler on PATH"),
         "hailo8l": (("tflite", "float32"), ("hef", "int8"), "Hailo's Dataflow Compiler on PATH"),
+        "hailo10h": (("tflite", "float32"), ("hef", "int8"), "Hailo's Dataflow Compiler 5 on PATH"),
     }
 
     def _open(self, model: bytes) -> None:
@@ -39,16 +45,8 @@ class HailoRT(Backend):
         self._shapes = [tuple(stream.shape) for stream in self._in]
         try:
             device = self._opened.enter_context(library.VDevice())
-            interface = library.HailoStreamInterface.PCIe
-            (network,) = device.configure(hef, library.ConfigureParams.create_from_hef(hef, interface=interface))
-            as_float = {"format_type": library.FormatType.FLOAT32}
-            streams = library.InferVStreams(
-                network,
-                library.InputVStreamParams.make(network, **as_float),
-                library.OutputVStreamParams.make(network, **as_float),
-            )
-            self._run = self._opened.enter_context(streams)
-            self._opened.enter_context(network.activate(network.create_params()))
+            by_model = self.device == "hailo10h"
+            self._run = self._infer_model(device, model) if by_model else self._streams(device, hef)
         except Exception as error:  # HailoRT's own, of many kinds
             self._opened.close()
             raise NoDevice(
@@ -57,12 +55,41 @@ class HailoRT(Backend):
                 "cpu".format(self._version, self.device, " ".join(str(error).split())[:200])
             ) from None
 
+    def _streams(self, device: Any, hef: Any) -> Run:
+        library = hailo_platform
+        interface = library.HailoStreamInterface.PCIe
+        (network,) = device.configure(hef, library.ConfigureParams.create_from_hef(hef, interface=interface))
+        as_float = {"format_type": library.FormatType.FLOAT32}
+        streams = library.InferVStreams(
+            network,
+            library.InputVStreamParams.make(network, **as_float),
+            library.OutputVStreamParams.make(network, **as_float),
+        )
+        run: Run = self._opened.enter_context(streams).infer
+        self._opened.enter_context(network.activate(network.create_params()))
+        return run
+
+    def _infer_model(self, device: Any, model: bytes) -> Run:
+        network = device.create_infer_model(bytes(model))
+        for end in [*network.inputs, *network.outputs]:
+            end.set_format_type(hailo_platform.FormatType.FLOAT32)
+        configured = self._opened.enter_context(network.configure())
+
+        def run(given: Dict[str, np.ndarray]) -> Dict[str, np.ndarray]:
+            # A binding is of one frame, without the batch's axis.
+            inputs = {name: value[0] for name, value in given.items()}
+            results = {one.name: np.empty(tuple(one.shape), np.float32) for one in self._out}
+            configured.run([configured.create_bindings(inputs, results)], RUN_MS)
+            return results
+
+        return run
+
     def _infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
         given = {
             stream.name: np.ascontiguousarray(feed.reshape((len(feed),) + shape))
             for stream, shape, feed in zip(self._in, self._shapes, feeds)
         }
-        results = self._run.infer(given)
+        results = self._run(given)
         return [
             np.asarray(results[stream.name]).reshape(tensor.shape) for stream, tensor in zip(self._out, self._outputs)
         ]
@@ -79,7 +106,7 @@ class HailoRT(Backend):
 
     def close(self) -> None:
         """Release the accelerator."""
-        self._run = None
+        self._run = lambda _: {}
         self._opened.close()
 
 

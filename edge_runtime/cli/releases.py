@@ -357,6 +357,8 @@ def status_lines(document: Dict[str, Any]) -> Iterator[str]:
         yield "clock: {}".format(document["clock"])
     if "service" in document:
         yield "service: " + _service_text(document["service"])
+        for name, said in sorted(((document["service"] or {}).get("receivers") or {}).items()):
+            yield "receiver: {}: {}".format(name, said)
     if "index" in document:
         yield "index: " + _index_text(document["index"])
     if "settings" in document:

@@ -141,7 +141,7 @@ def service_state(root: str) -> Optional[Dict[str, Any]]:
     are off or the settings cannot be read; ``well``: all units are active, and nothing else than "ok" was answered.
     ``figures`` are some of /metrics: frames out and dropped, seconds of a tick and since the last new set, the highest
     temperature in degrees Celsius, whether the processor is throttled now, and receivers that are not connected; one
-    that is not there is left out.
+    that is not there is left out. ``receivers`` are those of /healthz: "ok", or why records do not arrive.
     """
     service = paths.service_of(root)
     parts = ["{}{}.service".format(service, part) for part in ("", "-inside", "-camera")]
@@ -156,7 +156,8 @@ def service_state(root: str) -> Optional[Dict[str, Any]]:
     ready = None if place is None else _readyz(place)
     well = set(units.values()) == {"active"} and ready in ("ok", None)
     figures = {} if place is None else _figures(_asked(place, "/metrics", 1 << 18)[1])
-    return {"name": service, "units": units, "ready": ready, "well": well, "figures": figures}
+    receivers = {} if place is None else _receivers(_asked(place, "/healthz", 1 << 18)[1])
+    return {"name": service, "units": units, "ready": ready, "well": well, "figures": figures, "receivers": receivers}
 
 
 def _unit_state(unit: str) -> str:
@@ -174,6 +175,14 @@ def _readyz(place: Place) -> str:
     if code is None:
         return text
     return (text.strip().splitlines() or ["no text"])[0] if code in (200, 503) else "answer {}".format(code)
+
+
+def _receivers(page: str) -> Dict[str, str]:
+    try:
+        found = json.loads(page)["receivers"]
+        return {str(name): str(said) for name, said in found.items()}
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return {}  # nothing answers
 
 
 def _asked(place: Place, path: str, most: int) -> Tuple[Optional[int], str]:
@@ -376,6 +385,7 @@ class Status(object):
             "dropped": service.drops(),
             "slots": service.plan.slots,
             "tick_s": service.plan.tick_s,
+            "receivers": service.sinks.receivers(),
         }
 
     def _audited(self) -> Dict[str, float]:

@@ -27,10 +27,10 @@ class Sink(object):
     colon; of a file ``part``, the ending of a part where it can rotate, ``twice`` where closing one needs its size
     again, and ``named`` where it takes the ``manifest``, which names classes; ``secret_path`` where a path may be a
     secret, ``hides`` the option that is one; ``needs``, the libraries that it needs (keys of
-    ``late_imports.LIBRARIES``, or a test as there); ``reads`` and ``writes``, the options that name files that are
-    read, and folders that are written; ``device`` where it opens one. For ``traffic``: the form that it ``sends``
-    where no ``as=`` names one, ``label_topics``, ``one_slot``, and ``keeps_s``, seconds after which a record is of no
-    use. ``options`` are those of a file's name, with their readers.
+    ``late_imports.LIBRARIES``, or a test as there); ``starttls`` where TLS begins after a first line; ``reads`` and
+    ``writes``, the options that name files that are read, and folders that are written; ``device`` where it opens one.
+    For ``traffic``: the form that it ``sends`` where no ``as=`` names one, ``label_topics``, ``one_slot``, and
+    ``keeps_s``, seconds after which a record is of no use. ``options`` are those of a file's name, with their readers.
     """
 
     live = False
@@ -83,6 +83,10 @@ class Sink(object):
     def counts(self) -> Dict[str, int]:
         """Numbers for this device's own metrics: what waits, what was sent, what was dropped here."""
         return {}
+
+    def problem(self) -> str:
+        """Why its records do not arrive at a receiver and what to do, in one sentence; empty where they do."""
+        return ""
 
     def dropped(self) -> Dict[str, int]:
         """How many records it took and then dropped so far, by the reason in words."""

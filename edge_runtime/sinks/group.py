@@ -86,6 +86,10 @@ class SinkGroup(Sink):
         """The counts of each sink, by the sink's name."""
         return {name: sink.counts() for name, sink in self.sinks.items()}
 
+    def receivers(self) -> Dict[str, str]:
+        """Of each sink to a network, by its name: "ok", or its problem."""
+        return {name: sink.problem() or "ok" for name, sink in self.sinks.items() if getattr(sink, "network", False)}
+
     def deliveries(self) -> Dict[str, Delivery]:
         """What became of the records of each sink, by the sink's name."""
         return {

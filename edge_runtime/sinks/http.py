@@ -18,6 +18,11 @@ FORMAT = "application/vnd.edgeveil.format+json"
 JSON = "application/json"
 # These refuse the record itself, for ever. All other errors may be cured at the far side.
 _NEVER = (400, 406, 409, 410, 411, 413, 415, 422)
+_CURES = {
+    **dict.fromkeys((401, 403), "name a file with the Authorization header that it wants: authorization_file="),
+    **dict.fromkeys((404, 405), "name the path that takes a POST"),
+    **dict.fromkeys((301, 302, 303, 307, 308), "name the address that it leads to"),
+}
 
 
 class HttpSink(NetworkSink):
@@ -68,5 +73,6 @@ class HttpSink(NetworkSink):
         if 200 <= status < 300:
             return True
         if status in _NEVER:
+            self._refusal = "the server refuses what is sent ({})".format(status)
             return False
-        raise ConnectionLost("the server answers {}".format(status))
+        raise ConnectionLost("the server answers {}".format(status), _CURES.get(status, "see its own log"))

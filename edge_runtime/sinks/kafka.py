@@ -16,7 +16,7 @@ from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.broker import FILES, client, context
 from edgeveil.edge_runtime.sinks.forms import FORMS, form_name
 from edgeveil.edge_runtime.sinks.http import COUNT, FORMAT, RECORD, STATUS
-from edgeveil.edge_runtime.sinks.network_base import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
+from edgeveil.edge_runtime.sinks.network_base import LOGIN, OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
 from edgeveil.edge_runtime.sinks.uri import LOOPBACK, Known, address, secret
 from edgeveil.edge_runtime.sinks.wire import json_bytes
 
@@ -83,7 +83,7 @@ class KafkaSink(NetworkSink):
         try:
             self._connection = producer(**self._options, **known)
         except self._kafka.errors.KafkaError as error:
-            raise ConnectionLost("no broker answers ({})".format(type(error).__name__)) from None
+            raise self._lost(error, "no broker answers ({})") from None
         self._arrive(self._put(FORMAT, json_bytes(self._format.document)))
 
     def _pump(self) -> None:
@@ -125,8 +125,12 @@ class KafkaSink(NetworkSink):
         except self._kafka.errors.KafkaError as error:
             raise self._lost(error) from None
 
-    def _lost(self, error: Exception) -> ConnectionLost:
-        return ConnectionLost("the broker does not take it ({})".format(type(error).__name__))
+    def _lost(self, error: Exception, reason: str = "the broker does not take it ({})") -> ConnectionLost:
+        name = type(error).__name__
+        topic = "let the user write {} there, and make it".format(self._topic)
+        return ConnectionLost(
+            reason.format(name), topic if "Topic" in name else LOGIN if "Auth" in name else "see its own log"
+        )
 
     def _send_status(self, document: Dict[str, Any]) -> None:
         self._arrive(self._put(STATUS, json_bytes(document)))

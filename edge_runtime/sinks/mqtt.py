@@ -17,7 +17,7 @@ from typing import Any, Deque, Dict, List, Optional, Set, Tuple
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.broker import Broker, checked_topic
 from edgeveil.edge_runtime.sinks.forms import PngForm
-from edgeveil.edge_runtime.sinks.network_base import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
+from edgeveil.edge_runtime.sinks.network_base import LOGIN, OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
 from edgeveil.edge_runtime.sinks.uri import duration_s
 from edgeveil.edge_runtime.sinks.wire import (
     Discovery,
@@ -32,6 +32,7 @@ from edgeveil.edge_runtime.sinks.wire import (
 UNDER_WAY = 20  # most messages that wait for their acknowledgement
 OTHERS = 8  # most of them that are no records: a broker may count those that it denies until it closes the connection
 OLDER = "Unsupported protocol version"  # what a broker without MQTT 5 answers
+_WRITE = "let the board's user write {0} and {0}/# in the broker's access list"
 NEWS_S = 10.0  # older labels are in the record only
 
 
@@ -63,7 +64,7 @@ class MqttSink(NetworkSink):
         )
         self._client: Any = None
         self._heard = threading.Event()
-        self._answer: Optional[str] = None
+        self._answer, self._answered = None, False  # type: Optional[str], bool
         self._acknowledged: Deque[Tuple[int, str]] = collections.deque()  # numbers, and why one was refused
         self._version = broker.newest
         self._most = self._takes = UNDER_WAY + 4  # messages that wait for an acknowledgement; those that a broker takes
@@ -88,7 +89,7 @@ class MqttSink(NetworkSink):
             self._say("{}: the broker has no MQTT 5: what its access list denies counts as delivered".format(self.uri))
             self._open()
         if self._answer:
-            raise ConnectionLost("the broker refuses the connection ({})".format(self._answer))
+            raise ConnectionLost("the broker refuses the connection ({})".format(self._answer), LOGIN)
         if self._takes < self._most:  # paho can be told how many may wait before it connects
             self._most = self._takes
             self._disconnect()
@@ -103,6 +104,7 @@ class MqttSink(NetworkSink):
         """Connect, and wait for the broker's answer."""
         self._heard.clear()
         self._gone.clear()
+        self._answered = False
         self._acknowledged.clear()
         self._topics.clear()
         self._client = client = self._new_client()
@@ -112,6 +114,9 @@ class MqttSink(NetworkSink):
         client.loop_start()
         if not self._heard.wait(TIMEOUT_S):
             raise ConnectionLost("the broker does not answer")
+        if not self._answered:
+            cure = "name the port of an MQTT broker, with mqtts:// and cert= and key= where it wants these"
+            raise ConnectionLost("the other side ends the connection before it answers", cure)
 
     def _new_client(self) -> Any:
         client = self._broker.client(self._client_id, reconnect=False, version=self._version)
@@ -126,11 +131,13 @@ class MqttSink(NetworkSink):
         if client is self._client:
             self._answer = None if code == 0 else str(code)
             self._takes = getattr(properties, "ReceiveMaximum", UNDER_WAY + 4)
+            self._answered = True
             self._heard.set()
 
     def _on_disconnect(self, client: Any, *_: Any) -> None:
         if client is self._client:
             self._gone.set()
+            self._heard.set()
             self._spool.wake()
 
     def _on_publish(self, client: Any, _userdata: Any, number: int, code: Any = None, *_: Any) -> None:
@@ -145,14 +152,16 @@ class MqttSink(NetworkSink):
             number, refusal = self._acknowledged.popleft()
             entry, topic = pending.pop(number, None), self._topics.pop(number, "")
             if entry is not None and refusal:
-                raise ConnectionLost("the broker refuses records for {} ({})".format(self._topic, refusal))
+                refuses = "the broker refuses records for {} ({})".format(self._topic, refusal)
+                raise ConnectionLost(refuses, _WRITE.format(self._topic))
             if entry is not None:
                 self._spool.done(entry)
                 self._backoff.reset()
             elif refusal and topic not in self._denied:
                 self._denied.add(topic)
                 self._backoff.reset()  # the next connection is spared it
-                self._say("{}: the broker refuses what is sent to {} ({})".format(self.uri, topic, refusal))
+                refuses = "the broker refuses what is sent to {} ({})".format(topic, refusal)
+                self._say("{}: {}; {}".format(self.uri, refuses, _WRITE.format(self._topic)))
         if gone:
             twice = " again. If it runs, another client may have the client_id {}, as a board with the same topic"
             raise ConnectionLost("the broker has gone" + twice.format(self._client_id) * (self._connections > 1))

@@ -15,7 +15,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.broker import FILES, client, context
 from edgeveil.edge_runtime.sinks.forms import FORMS, form_name
-from edgeveil.edge_runtime.sinks.network_base import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
+from edgeveil.edge_runtime.sinks.network_base import LOGIN, OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
 from edgeveil.edge_runtime.sinks.uri import LOOPBACK, Known, address, secret
 from edgeveil.edge_runtime.sinks.wire import json_bytes
 
@@ -37,6 +37,7 @@ class NatsSink(NetworkSink):
     help = "a message; `stream=NAME`: stored by that stream of JetStream; `as=` as for HTTP"
     needs = ("nats",)
     reads = ("password_file", "token_file", "ca", "cert", "key")
+    starttls = True
 
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         secure = uri.startswith("natss:")
@@ -115,7 +116,8 @@ class NatsSink(NetworkSink):
         self._run(self._connection.publish(self._subject + end, data))
         self._run(self._connection.flush(TIMEOUT_S))
         if self._errors:
-            raise ConnectionLost("the server refuses it ({})".format(self._errors[0][:200]))
+            cure = "let the user publish {0} and {0}.> there".format(self._subject)
+            raise ConnectionLost("the server refuses it ({})".format(self._errors[0][:200]), cure)
 
     def _check(self) -> None:
         self._run(asyncio.sleep(0.01))  # the library answers the server's own questions
@@ -130,10 +132,12 @@ class NatsSink(NetworkSink):
         except (asyncio.TimeoutError, errors.TimeoutError):
             raise ConnectionLost("the server does not answer") from None
         except errors.NoRespondersError:
-            raise ConnectionLost("no stream of JetStream takes {}".format(self._subject)) from None
+            cure = "make a stream there that has {0} and {0}.count, or leave stream= out".format(self._subject)
+            raise ConnectionLost("no stream of JetStream takes {}".format(self._subject), cure) from None
         except errors.Error as error:
             said = " ".join(str(error).split())[:200]
-            raise ConnectionLost("the server ends it ({})".format(said or type(error).__name__)) from None
+            cure = LOGIN if "authoriz" in said.lower() else ""
+            raise ConnectionLost("the server ends it ({})".format(said or type(error).__name__), cure) from None
 
     async def _until_gone(self, work: Any) -> Any:
         """The library goes on to wait for an answer of a server that has gone."""

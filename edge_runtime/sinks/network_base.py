@@ -4,6 +4,7 @@ The loop never waits for the network.
 """
 
 import contextlib
+import re
 import socket
 import sys
 import threading
@@ -19,19 +20,51 @@ from edgeveil.edge_runtime.sinks.count_report import CountForm, CountReport
 from edgeveil.edge_runtime.sinks.spool import Spool
 from edgeveil.edge_runtime.sinks.traffic import OPTIONS, spool_limits
 
-__all__ = ["OPTIONS", "TIMEOUT_S", "ConnectionLost", "NetworkSink"]
+__all__ = ["LOGIN", "NOTHING_YET", "OPTIONS", "TIMEOUT_S", "ConnectionLost", "NetworkSink", "explain"]
 
 DROPPED = {
     "full": "the spool is full (spool_size)",
     "expired": "they waited too long (ttl)",
     "lost": "the receiver refused them, or the disk lost them",
 }
+NOTHING_YET = "nothing has arrived there yet"
+LOGIN = "check user= and password_file= (or cert= and key=) against the receiver's own list of users"
+_CERTIFICATE = "CertificateError|SSLCertVerificationError|SSLError"
+# Of an error by its class and words of its text: the reason ({} is that text), and what to do.
+_KNOWN = (
+    ("SSL.*", "alert", "it refuses this board's certificate ({})", "give one that it takes: cert= and key="),
+    (_CERTIFICATE, "match", "its certificate is for another name ({})", "write the name that the certificate has"),
+    (_CERTIFICATE, "expired|not yet valid", "its certificate is refused ({})", "renew it, or set the board's clock"),
+    (_CERTIFICATE, "verify failed|certificate", "its certificate is refused ({})", "name its authority: ca=FILE"),
+    ("SSL.*", "", "TLS fails ({})", "name its port for TLS"),
+    ("gaierror", "", "its name is not found ({})", "write its address, or have the board's DNS know it"),
+    ("ConnectionRefusedError", "", "{}", "start the receiver there, or name its host and port"),
+    ("Connection(Reset|Aborted)Error|BrokenPipeError", "", "the far side ends the connection ({})", "see its own log"),
+    (".*", "timed out|unreachable|no route", "{}", "let the board reach that host and port"),
+)
 DRAIN_S = 2.0  # what close() waits for the network; a service has five seconds in all
 TIMEOUT_S = 10.0
 
 
 class ConnectionLost(Exception):
-    """The far side cannot be reached or has closed the connection. The message says which, and holds no secret."""
+    """The far side cannot be reached or has closed the connection. The message says which, and holds no secret.
+
+    ``cure`` is what to do; empty where nothing but the far side knows.
+    """
+
+    def __init__(self, text: str, cure: str = "") -> None:
+        super(ConnectionLost, self).__init__(text)
+        self.cure = cure
+
+
+def explain(name: str, text: str) -> Tuple[str, str]:
+    """Why a receiver does not take records, from an error's class and text, and what to do; either may be empty."""
+    text = re.sub(r"^\[[^]]*\] | \(_ssl\.c:\d+\)\.?$|\.$", "", text)
+    text = text[:1].lower() + text[1:] if text[1:2].islower() else text
+    for classes, words, reason, cure in _KNOWN:
+        if re.fullmatch(classes, name) and re.search(words, text):
+            return reason.format(text), cure
+    return text, ""
 
 
 def _status(state: str, tick_ns: Optional[int]) -> Dict[str, Any]:
@@ -52,6 +85,7 @@ class NetworkSink(Sink):
     writes = ("spool",)
     live = True
     _connection: Any = None
+    _refusal = "the receiver refuses its records"
 
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         self.uri = uri
@@ -78,6 +112,7 @@ class NetworkSink(Sink):
         self._releases: Optional[Tuple[str, str]] = None
         self._pending_releases: Optional[Tuple[str, str]] = None
         self._cut = self._failing = False
+        self._problem, self._done_then = NOTHING_YET, self._spool.count("done")
         self._thread = threading.Thread(target=self._work, name="sink " + uri, daemon=True)
         self._thread.start()
 
@@ -111,6 +146,14 @@ class NetworkSink(Sink):
         return dict(
             self._spool.counts(), connected=int(self._connected), connections=self._connections, failures=self._failures
         )
+
+    def problem(self) -> str:
+        """See ``Sink``: why the last connection ended, until a record arrives."""
+        return self._problem if self._spool.count("done") == self._done_then else ""
+
+    def _note_problem(self, problem: str) -> None:
+        self._problem = "".join(c if c.isprintable() else "?" for c in problem)
+        self._done_then = self._spool.count("done")
 
     def dropped(self) -> Dict[str, int]:
         """See ``Sink``."""
@@ -167,10 +210,10 @@ class NetworkSink(Sink):
                 self._pump()
             except Exception as error:
                 self._failures += 1
+                problem = _reason(error)
+                self._note_problem(problem)
                 if not self._failing and not self._stop.is_set():
-                    self._say(
-                        "{}: {}. Frames wait, and the connection is tried again.".format(self.uri, _reason(error))
-                    )
+                    self._say("{}: {}. Frames wait, and the connection is tried again.".format(self.uri, problem))
                     self._failing = True
             self._connected = False
             with contextlib.suppress(Exception):
@@ -190,6 +233,7 @@ class NetworkSink(Sink):
                 self._spool.done(entry)
             else:
                 self._spool.refused(entry)
+                self._note_problem(self._refusal + "; see its own log")
             self._backoff.reset()
         self._send_pending_status()
 
@@ -240,6 +284,13 @@ def _note(text: str) -> None:
 
 def _reason(error: BaseException) -> str:
     # Only the type of an unexpected error: its text could hold anything.
-    known = isinstance(error, (ConnectionLost, OSError))
-    text = (getattr(error, "strerror", None) or str(error) if known else "") or type(error).__name__
-    return text[:1].lower() + text[1:].rstrip(".")
+    name = type(error).__name__
+    if isinstance(error, ConnectionLost):
+        reason, cure = str(error), error.cure
+    elif isinstance(error, OSError) or name == "CertificateError":  # which is no OSError in Python 3.6
+        said = [getattr(error, part, None) for part in ("verify_message", "strerror")]
+        reason, cure = explain(name, next((str(one) for one in said if one), str(error)))
+    else:
+        reason, cure = "", ""
+    reason = reason or name
+    return "; ".join(filter(None, (reason[:1].lower() + reason[1:].rstrip("."), cure)))

@@ -20,7 +20,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.broker import FILES, context
 from edgeveil.edge_runtime.sinks.forms import JpegForm, checked_slot
-from edgeveil.edge_runtime.sinks.network_base import TIMEOUT_S, ConnectionLost, NetworkSink
+from edgeveil.edge_runtime.sinks.network_base import LOGIN, TIMEOUT_S, ConnectionLost, NetworkSink
 from edgeveil.edge_runtime.sinks.uri import LOOPBACK, Known, address, secret, slot_of
 
 ALIVE_S = 20.0  # servers end a session after a minute without a request
@@ -183,7 +183,7 @@ class RtspSink(NetworkSink):
             self._request(method, url, headers, body)
             code, answer = self._answer()
         if code == 401:
-            raise ConnectionLost("the server wants another name and password")
+            raise ConnectionLost("the server wants another name and password", LOGIN)
         if code != 200:
             raise ConnectionLost("the server answers {} to {}".format(code, method))
         return answer

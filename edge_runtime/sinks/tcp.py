@@ -47,7 +47,7 @@ class TcpSink(NetworkSink):
     def _check(self) -> None:
         readable = select.select([self._connection], [], [], 0)[0]
         if readable and not self._connection.recv(4096):
-            raise ConnectionLost("the far side has closed the connection")
+            raise ConnectionLost("the far side has closed the connection", "see its own log: it has to read records")
 
     def _message(self, data: bytes) -> None:
         self._connection.sendall(_LENGTH.pack(len(data)) + data)

@@ -1,6 +1,6 @@
 """What bench says of a frame, next to a loop of one's own over the same file: in turns, each in its own process.
 
-``edgeveil-edge bench`` of the bundle of service_cost.py (180 x 180, int8), and the rounds of ``edgeveil bench
+``edgeveil-edge bench`` of the bundle of camera_to_broker.py (180 x 180, int8), and the rounds of ``edgeveil bench
 --against`` for MobileNetV2 (224 x 224, drawn weights), on each interpreter of .venvs/bench
 (scripts/environments/bench), or of this environment without it. A loop of one's own is what an interpreter's
 documentation shows: random values in, a call, the result out, on one thread. A quotient is the median over the turns.
@@ -24,7 +24,7 @@ from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.trainer.cli import bench_command
 from edgeveil.trainer.export.converters.converter import CONVERTERS
 from scripts import record
-from scripts.measure import service_cost
+from scripts.measure import camera_to_broker
 
 OUT = record.RESULTS / "bench" / "agreement.json"
 ROUNDS, MOST, SHOWN = 5, 0.1, (50, 90, 99)  # of bench in a turn; what a quotient may be from 1; percentiles
@@ -115,7 +115,7 @@ def of_bundle(bench: Bench, folder: Path, turns: int, seconds: float) -> dict[st
     """``edgeveil-edge bench`` of a bundle, and a loop over its artefact."""
     place = folder / "bundle"
     place.mkdir()
-    service_cost.bundle(place, service_cost.CASES["1"])
+    camera_to_broker.bundle(place, camera_to_broker.CASES["1"])
     words = ["-m", "edgeveil.edge_runtime", "bench", place / "test.veil", "--trust", place / "trust"]
     words += ["--json", "--min-seconds", seconds]
     ours, theirs, whole, loops = [], [], [], []

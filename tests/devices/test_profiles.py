@@ -36,7 +36,7 @@ def parse(text):
 
 
 PIS = ["raspberry-pi-cpu", "raspberry-pi5"]
-HAILOS = ["raspberry-pi5-hailo8", "raspberry-pi5-hailo8l"]
+HAILOS = ["raspberry-pi5-hailo8", "raspberry-pi5-hailo8l", "raspberry-pi5-hailo10h"]
 
 
 def test_the_boards_that_ship():
@@ -99,10 +99,11 @@ def test_systems_that_are_sold_now_have_a_recipe(system, python, names):
         assert profiles.load(name).recipe(python).packages, (system, name)
 
 
-def test_a_hailo_10h_is_no_board_that_is_guessed_and_says_what_runs_the_model():
+def test_a_hailo_10h_has_hailort_5_its_own_driver_s_file_and_says_what_was_never_tried():
     board = profiles.load("raspberry-pi5-hailo10h")
-    assert (board.models, board.accelerator_path) == ((), None)
-    assert "the model runs on the processor" in board.text()
+    assert (board.accelerator_path, board.backends[0].device) == ("/dev/h1x-0", "hailo10h")
+    assert [within(one, board.backends[0].versions) for one in ("4.23.0", "5.2.0")] == [False, True]
+    assert "the real board and the Hailo" in board.unchecked
 
 
 def test_a_system_that_no_interpreter_is_for_says_so_everywhere():

@@ -59,6 +59,7 @@ PROGRAMS = {
     "strace": "strace",
     "sudo": "sudo",
     "systemd-analyze": "systemd",
+    "tcsh": "tcsh",
     "unzip": "unzip",
 }
 # Found as files.

@@ -220,9 +220,12 @@ def flash(
             show=say,
             progress=progress,
         )
+    for one in done.refused:
+        say(f"note: records do not arrive at {one}. The service runs.")
     if as_json:
         document = {"schema": 1, "sha": done.sha, "steps": [step.kind for step in done.plan.steps], "dry_run": dry_run}
-        print_json({**document, "artefact": done.plan.artefact, "device": done.plan.device})
+        document |= {"artefact": done.plan.artefact, "device": done.plan.device, "refused": list(done.refused)}
+        print_json(document)
     elif done.root_key and not dry_run:
         say(
             f"This board trusts the root key {done.root_key} from now on. Compare it with that of "

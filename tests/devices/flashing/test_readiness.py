@@ -114,6 +114,7 @@ def test_two_hailos_are_told_apart_by_hailort_or_by_the_user():
         matching(pi, KNOWN, lambda path: path == "/dev/hailo0")
     there = replace(pi, devices=("hailo8l",))
     assert matching(there, KNOWN, lambda path: path == "/dev/hailo0").name == "raspberry-pi5-hailo8l"
+    assert matching(pi, KNOWN, lambda path: path == "/dev/h1x-0").name == "raspberry-pi5-hailo10h", "its own driver"
 
 
 MISSING_THERE = {"no-numpy", "no-interpreter", "volatile", "read-only", "no-root", "no-systemd", "architecture"}

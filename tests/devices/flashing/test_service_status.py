@@ -8,10 +8,14 @@ import threading
 import pytest
 
 from edgeveil.devices import transports
+from edgeveil.devices.flashing import steps
 from edgeveil.devices.fleet import UNSAID, not_well
 from edgeveil.edge_runtime.machine import clock_word
+from edgeveil.edge_runtime.outside import status
+from edgeveil.edge_runtime.sinks.network_base import NOTHING_YET
 from tests.devices.flashing.test_every_state import edgeveil, flash, new, owner, top, used  # noqa: F401 - fixtures
-from tests.support import output
+from tests.edge_runtime.sinks.test_network_http_tcp import Server
+from tests.support import network_receivers, output
 from tests.support.boards import sshd
 
 pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="a board's steps are root's"), pytest.mark.programs]
@@ -19,15 +23,18 @@ pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="a board's steps are 
 
 @pytest.fixture
 def pages():
-    """Serves /readyz with what ``answer`` has; its port is in ``answer["port"]``."""
-    answer = {"code": 200, "text": "ok\n"}
+    """Serves /readyz and /healthz with what ``answer`` has; its port is in ``answer["port"]``."""
+    answer = {"code": 200, "text": "ok\n", "receivers": [{}]}
 
     class Page(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
-            assert self.path == "/readyz"
-            self.send_response(answer["code"])
+            health = self.path == "/healthz"
+            said = answer["receivers"]
+            text = json.dumps({"receivers": said.pop(0) if said[1:] else said[0]}) if health else answer["text"]
+            assert health or self.path == "/readyz"
+            self.send_response(200 if health else answer["code"])
             self.end_headers()
-            self.wfile.write(answer["text"].encode())
+            self.wfile.write(text.encode())
 
         def log_message(self, *_):
             pass
@@ -122,3 +129,71 @@ def test_of_an_earlier_runtime_systemd_is_asked():
 
     assert not_well(Earlier(), UNSAID) == "edgeveil.service is failed"
     assert "cannot read" in not_well(Earlier(), {"units": 3})
+
+
+REFUSED = {"mqtt://broker/hall": "the broker refuses the connection (Not authorized); check user=", "tcp://a:1": "ok"}
+NAMED = "mqtt://broker/hall: the broker refuses the connection (Not authorized); check user="
+
+
+def test_a_receiver_that_refuses_is_named_by_status_and_fleet(edgeveil, fleet, board, pages):  # noqa: F811
+    pages["receivers"] = [REFUSED]
+    code, out, _ = edgeveil(board, "board", "status")
+    assert (code, f"\nreceiver: {NAMED}\nreceiver: tcp://a:1: ok\n" in out) == (0, True)
+    code, out, _ = fleet(board)
+    (row,) = json.loads(out)["boards"]
+    assert (code, f"; {NAMED}" in row["said"], "tcp://a:1" in row["said"]) == (0, True, False)
+
+
+def test_a_flash_waits_for_its_receivers_and_names_one_that_refuses(flash, board, pages, monkeypatch):  # noqa: F811
+    """Not at once: a service that has just started has tried none of them yet."""
+    monkeypatch.setattr(steps.time, "sleep", lambda _: None)
+    waits = {"mqtt://broker/hall": NOTHING_YET, "tcp://a:1": "ok"}
+    pages["receivers"] = [waits, waits, REFUSED]
+    monkeypatch.setattr(status.config, "read", lambda _: {"health": f"127.0.0.1:{pages['port']}"})
+    code, out, said = flash(board, 2)
+    assert code == 0, said
+    assert json.loads(out)["refused"] == [NAMED]
+    assert f"note: records do not arrive at {NAMED}. The service runs.\n" in said
+    assert len(pages["receivers"]) == 1, "asked until the last answer"
+
+
+def test_a_flash_whose_records_arrive_says_nothing_of_it(flash, board, pages, monkeypatch):  # noqa: F811
+    pages["receivers"] = [{"mqtt://broker/hall": "ok"}]
+    monkeypatch.setattr(status.config, "read", lambda _: {"health": f"127.0.0.1:{pages['port']}"})
+    code, out, said = flash(board, 2)
+    assert (code, json.loads(out)["refused"], "do not arrive" in said) == (0, [], False)
+
+
+def test_a_check_has_the_board_reach_its_receivers(edgeveil, owner, new, tmp_path):  # noqa: F811
+    """By TLS where the sink has it, with its own authority; passwords and topics are the service's to try."""
+    ca, cert, key = network_receivers.certificates(tmp_path)
+    server = Server(tls=(cert, key))
+    shut, plain = network_receivers.free_port(), Server()
+    try:
+        keys = {
+            "profile": owner[0] / "board.toml",
+            "sinks": [
+                *(f"https://localhost:{server.port}/hook-7c1{more}" for more in ("", f"?ca={ca}")),
+                *(f"{scheme}://127.0.0.1:{shut}" for scheme in ("tcp", "http")),
+                f"tcp://127.0.0.1:{plain.port}",
+                f"https://127.0.0.1:{plain.port}/hook-7c1",
+            ],
+        }
+        code, out, _ = edgeveil(new(), "board", "check", **keys)
+    finally:
+        server.close()
+        plain.close()
+    rows = [" ".join(line.split()) for line in out.splitlines() if "an answer for" in line]
+    assert (code, "hook-7c1" in out) == (3, False)
+    refused = "connection refused -> start the receiver there, or name its host and port"
+    at = f"an answer for https://localhost:{server.port}/..."
+    assert rows[0].startswith(f"missing {at} its certificate is refused (")
+    assert rows[0].endswith("-> name its authority: ca=FILE")
+    assert rows[1:5] == [
+        f"ok {at} there",
+        f"missing an answer for tcp://127.0.0.1:{shut} {refused}",
+        f"missing an answer for http://127.0.0.1:{shut} {refused}",
+        f"ok an answer for tcp://127.0.0.1:{plain.port} there",
+    ]
+    assert "TLS fails (" in rows[5]
+    assert rows[5].endswith("-> name its port for TLS")

@@ -2,6 +2,7 @@
 
 import contextlib
 import getpass
+import os
 import pwd
 import shutil
 import subprocess
@@ -254,10 +255,27 @@ def test_a_login_shell_that_prints_is_survived(hall, tmp_path):
         line.close()
 
 
-def test_the_line_for_the_login_shell_is_one_that_csh_can_read():
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting is root's")
+def test_an_upload_to_a_full_disk_is_one_sentence(hall, tmp_path):
+    """Not "the connection was lost ... flash again: it resumes", which it would for ever."""
+    (tmp_path / "small").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(tmp_path / "small")], check=True)
+    line = open_transport(hall.target, identity=hall.identity, known_hosts=hall.known_hosts)
+    try:
+        with pytest.raises(DeviceFailed, match=r"^The upload of \S+ failed on the board .*No space left on device"):
+            line.put(os.urandom(1 << 20), str(tmp_path / "small/there"))
+    finally:
+        line.close()
+        subprocess.run(["umount", "-l", str(tmp_path / "small")], check=True)
+
+
+@pytest.mark.parametrize("shell", ["sh", "tcsh"])
+def test_the_line_for_the_login_shell_is_one_that_csh_can_read(shell):
     words = ["printf", "%s", "a\nb!c\\n'd'\"e\""]
     line = ssh._line(words, "mark")
     assert "\n" not in line
     assert "!" not in line
-    done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, check=True)
+    done = subprocess.run(
+        [programs.need(shell) if shell == "tcsh" else shell, "-c", line], capture_output=True, check=True
+    )
     assert (done.stdout, done.stderr) == (b"mark" + words[2].encode(), b"mark")

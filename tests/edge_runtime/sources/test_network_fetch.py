@@ -20,7 +20,7 @@ from edgeveil.edge_runtime.pipeline.resize import area
 from edgeveil.edge_runtime.sandbox import fetcher
 from edgeveil.edge_runtime.sources import feeding
 from edgeveil.edge_runtime.sources.http import HttpSource
-from scripts.measure import service_cost
+from scripts.measure import camera_to_broker
 from tests.support import tiny_models
 from tests.support.broker_services import arguments, finish, start
 
@@ -96,8 +96,8 @@ def test_three_processes_and_no_password_anywhere(tiny, tmp_path, camera):
 
 def test_a_camera_of_1280_x_720_feeds_a_bundle_of_32_x_32_through_all_three_processes(tmp_path, camera):
     """Each frame that leaves is what the bundle makes of the middle of the picture, scaled as it signs."""
-    made = service_cost.bundle(tmp_path, service_cost.CASES["720p"])
-    (data,) = service_cost.pictures((720, 1280, 3), 1)
+    made = camera_to_broker.bundle(tmp_path, camera_to_broker.CASES["720p"])
+    (data,) = camera_to_broker.pictures((720, 1280, 3), 1)
     camera.picture, source = data, f"http://127.0.0.1:{camera.server_address[1]}/"
     (tmp_path / "credentials").write_text("who:secret\n")
     given = {"frames": 30, "source-credentials": tmp_path / "credentials"}

@@ -89,8 +89,8 @@ import contextlib, types
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
-__version__ = "4.23.0"
-HERE = "hailo8"
+__version__ = "{version}"
+HERE = "{chip}"
 FormatType = types.SimpleNamespace(FLOAT32="float32")
 HailoStreamInterface = types.SimpleNamespace(PCIe="pcie")
 
@@ -134,7 +134,14 @@ class VDevice:
         return self
     def __exit__(self, *_):
         return False
+    def create_infer_model(self, data):  # HailoRT 4 has it too, and knows no Hailo-10H
+        assert type(data) is bytes
+        if data[4:12].decode().strip() != HERE:
+            raise RuntimeError("HAILO_HEF_NOT_COMPATIBLE_WITH_DEVICE")
+        return InferModel(data)
     def configure(self, hef, params):
+        if HERE == "hailo10h":
+            raise RuntimeError("HAILO_NOT_IMPLEMENTED")  # as src/vdevice/vdevice_hrpc_client.cpp
         if hef.chip != HERE:
             raise RuntimeError("HAILO_HEF_NOT_COMPATIBLE_WITH_DEVICE")
         return [_Network(hef)]
@@ -146,6 +153,42 @@ class _Network:
         return {}
     def activate(self, params):
         return contextlib.nullcontext()
+
+class InferStream:
+    def __init__(self, info):
+        self.name, self.shape, self.format = info.name, list(info.shape), "uint8"
+    def set_format_type(self, kind):
+        self.format = kind
+
+class InferModel:
+    def __init__(self, data):
+        self.hef = HEF(data)
+        self._inputs = [InferStream(one) for one in self.hef.get_input_vstream_infos()]
+        self._outputs = [InferStream(one) for one in self.hef.get_output_vstream_infos()]
+    inputs = property(lambda self: list(self._inputs))
+    outputs = property(lambda self: list(self._outputs))
+    def configure(self):
+        assert {one.format for one in self._inputs + self._outputs} == {"float32"}
+        return ConfiguredInferModel(self)
+
+class ConfiguredInferModel:
+    def __init__(self, model):
+        self.model = model
+    def __enter__(self):
+        return self
+    def __exit__(self, *_):
+        self.model = None
+    def create_bindings(self, input_buffers, output_buffers):
+        for ends, buffers in ((self.model._inputs, input_buffers), (self.model._outputs, output_buffers)):
+            for end in ends:
+                one = buffers[end.name]
+                assert one.flags.c_contiguous and one.dtype == np.float32 and list(one.shape) == end.shape
+        return input_buffers, output_buffers
+    def run(self, bindings, timeout):
+        ((given, results),) = bindings
+        network = InferVStreams(types.SimpleNamespace(hef=self.model.hef), "float32", "float32")
+        for name, value in network.infer({name: one[None] for name, one in given.items()}).items():
+            results[name][...] = value[0]
 
 class InferVStreams:
     def __init__(self, network, inputs, outputs):
@@ -187,13 +230,13 @@ def hailo(folder: Path, *, version: str = "3.33.0", magic: bytes = b"\x01HEF") -
     return folder
 
 
-def runtimes(folder: Path) -> Path:
-    """A folder for sys.path with the modules of HailoRT and of RKNN Toolkit Lite 2."""
+def runtimes(folder: Path, *, chip: str = "hailo8", version: str = "4.23.0") -> Path:
+    """A folder for sys.path with the modules of HailoRT, for that chip, and of RKNN Toolkit Lite 2."""
     (folder / "rknnlite").mkdir(parents=True)
     (folder / "rknnlite/__init__.py").touch()
     (folder / "rknnlite/VERSION").write_text("2.5.0")
     (folder / "rknnlite/api.py").write_text(_RKNN_LITE)
-    (folder / "hailo_platform.py").write_text(_HAILO_PLATFORM)
+    (folder / "hailo_platform.py").write_text(_HAILO_PLATFORM.replace("{version}", version).replace("{chip}", chip))
     return folder
 
 

@@ -1,4 +1,4 @@
-"""A Hailo-8 or Hailo-8L: compiled by Hailo's Dataflow Compiler, by its own commands where they are on PATH.
+"""A Hailo-8, Hailo-8L or Hailo-10H: compiled by Hailo's Dataflow Compiler, by its own commands where they are on PATH.
 
 The compiler is proprietary and was never run here: the commands are those of its user guide (``hailo parser``,
 ``hailo optimize``, ``hailo compiler``). It quantises anew, and nothing here computes what it made; so the board may be
@@ -26,8 +26,9 @@ from edgeveil.trainer.export.compilers.compiled import (
 from edgeveil.trainer.export.compilers.quantising import Quantising
 from edgeveil.trainer.export.compilers.vendors import Compiler
 
-# 3.x is for the Hailo-8 family; 5.x for the Hailo-10H and Hailo-15.
-VERSIONS = SpecifierSet(">=3.27,<4")
+# 3.x is for the Hailo-8 family; 5.x for the Hailo-10H and Hailo-15 (github.com/hailo-ai/hailo_model_zoo, README.rst).
+_EIGHT, _TEN = (SpecifierSet(">=3.27,<4"), "the Hailo-8 and Hailo-8L"), (SpecifierSet(">=5,<6"), "the Hailo-10H")
+VERSIONS = {"hailo8": _EIGHT, "hailo8l": _EIGHT, "hailo10h": _TEN}
 MAGIC = b"\x01HEF"
 MEASURE = "tflite-int8"
 _NUMBER = re.compile(r"\d+\.\d+(\.\d+)?")
@@ -38,14 +39,14 @@ class Hailo(Compiler):
 
     name = "hailo"
     program = "hailo"
-    devices = ("hailo8", "hailo8l")
+    devices = ("hailo8", "hailo8l", "hailo10h")
     makes_for = "a Hailo"
 
     def compile(self, one: Artefact, device: str, program: Path, ready: Quantising) -> Compiled:
         """An artefact compiled for a Hailo; the row says why not where the compiler cannot."""
         compiled = Compiled(one.name, device)
         try:
-            by = f"Hailo Dataflow Compiler {_version(program)}"
+            by = f"Hailo Dataflow Compiler {_version(program, device)}"
             if MEASURE not in ready.manifest["golden"]["outputs"]:
                 raise NotCompiled(f"needs {MEASURE} next to it, to say how far 8 bits may be off: export it as well")
             allowed = ready.tolerance(ready.recorded(MEASURE), ready.recorded(one.name))
@@ -62,13 +63,14 @@ class Hailo(Compiler):
         return compiled
 
 
-def _version(program: Path) -> str:
+def _version(program: Path, device: str) -> str:
     output = run_compiler([str(program), "--version"], VERSION_LIMIT_S)
     number = _NUMBER.search(output)
     if number is None:
         raise NotCompiled("does not say its version")
-    if number[0] not in VERSIONS:
-        raise NotCompiled(f"is {number[0]}; {VERSIONS} was expected, which is for the Hailo-8 and Hailo-8L")
+    versions, chips = VERSIONS[device]
+    if number[0] not in versions:
+        raise NotCompiled(f"is {number[0]}; {versions} was expected, which is for {chips}")
     return number[0]
 
 

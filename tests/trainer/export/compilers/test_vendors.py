@@ -30,6 +30,7 @@ from tests.support.export_models import calibration
 from tests.support.vendors import stand_ins
 
 RK, HAILO, HAILO_L = "onnx-float32-rk3588", "tflite-float32-hailo8", "tflite-float32-hailo8l"
+TEN = "tflite-float32-hailo10h"
 REAL = Path(os.environ.get("EDGEVEIL_VENVS", ROOT / ".venvs")) / "rknn/bin/python"
 
 
@@ -51,10 +52,22 @@ def made(run, tmp_path_factory):
     )
 
 
+@pytest.fixture(scope="module")
+def ten(run, tmp_path_factory):
+    """An export for a Hailo-10H by the Dataflow Compiler 5, its bundle, and the folder of public keys."""
+    folder = tmp_path_factory.mktemp("ten")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{stand_ins.hailo(folder / 'bin', version='5.2.0')}:{os.environ['PATH']}")
+        out = export(run.folder, ["raspberry-pi5-hailo10h"], folder / "out")
+    keygen(folder / "key", development=True)
+    sealed = seal(out.folder, folder / "key" / "signing.key", folder / "a.veil", allow_unaudited=True)
+    return out, sealed, folder / "key"
+
+
 @pytest.fixture
-def runtimes(tmp_path, monkeypatch):
-    """The boards' modules."""
-    monkeypatch.syspath_prepend(stand_ins.runtimes(tmp_path / "runtimes"))
+def runtimes(request, tmp_path, monkeypatch):
+    """The boards' modules; HailoRT's for the chip that the test names, the Hailo-8 else."""
+    monkeypatch.syspath_prepend(stand_ins.runtimes(tmp_path / "runtimes", **getattr(request, "param", {})))
     yield
     for name in [name for name in sys.modules if name.partition(".")[0] in ("rknnlite", "hailo_platform")]:
         del sys.modules[name]
@@ -104,6 +117,32 @@ def test_a_board_opens_it_tests_it_and_perturbs(made, runtimes, device, artefact
     assert np.abs(found[device] - x).max() > 1
 
 
+@pytest.mark.parametrize("runtimes", [{"chip": "hailo10h", "version": "5.2.0"}], indirect=True)
+def test_a_hailo_10h_is_compiled_for_by_5_and_runs_as_an_infer_model(ten, runtimes):
+    out, bundle, trust = ten
+    entry = out.manifest["models"]["generator"]["artefacts"][TEN]
+    assert (entry["format"], entry["compiled"]["by"]) == ("hef", "Hailo Dataflow Compiler 5.2.0")
+    assert out.manifest["profiles"]["raspberry-pi5-hailo10h"]["artefacts"][0] == TEN
+    x, found = np.random.default_rng(0).integers(0, 17, (3, 8, 8, 1)).astype(np.uint8), {}
+    for name, place in (("auto", "hailo10h"), ("tflite-float32", "cpu")):
+        with Perturber.open(bundle, trust=trust, artefact=name, device=place) as opened:
+            assert opened.artefact == (TEN if place != "cpu" else name)
+            found[place] = opened.pipeline.run(x)["frame"].astype(float)
+    assert np.abs(found["hailo10h"] - found["cpu"]).max() <= 1
+    assert np.abs(found["hailo10h"] - x).max() > 1
+
+
+@pytest.mark.parametrize("runtimes", [{"chip": "hailo10h", "version": "5.2.0"}], indirect=True)
+def test_a_file_of_the_hailo_8_is_refused_there(made, runtimes):
+    with pytest.raises(NoDevice, match=r"did not open the artefact on a hailo8 \(HAILO_NOT_IMPLEMENTED"):
+        Perturber.open(made[1], trust=made[2], device="hailo8")
+
+
+def test_a_hailo_10h_s_file_is_refused_by_the_hailort_of_another(ten, runtimes):
+    with pytest.raises(NoDevice, match=r"did not open the artefact on a hailo10h \(HAILO_HEF_NOT_COMPATIBLE"):
+        Perturber.open(ten[1], trust=ten[2], device="hailo10h")
+
+
 def test_a_file_for_another_board_is_refused_in_one_sentence(made, runtimes):
     _, bundle, trust = made
     with pytest.raises(NoDevice, match=r"did not open the artefact on a hailo8l \(HAILO_HEF_NOT_COMPATIBLE"):
@@ -125,20 +164,25 @@ def test_without_its_runtime_the_board_says_what_to_install(made):
 
 
 @pytest.mark.parametrize(
-    ("program", "why"),
+    ("device", "program", "why"),
     [
-        ({"version": "5.2.0"}, "hailo is 5.2.0; <4,>=3.27 was expected, which is for the Hailo-8 and Hailo-8L"),
-        ({"magic": b"no"}, "hailo made a file that is no HEF"),
+        (
+            "hailo8",
+            {"version": "5.2.0"},
+            "hailo is 5.2.0; <4,>=3.27 was expected, which is for the Hailo-8 and Hailo-8L",
+        ),
+        ("hailo10h", {}, "hailo is 3.33.0; <6,>=5 was expected, which is for the Hailo-10H"),
+        ("hailo8", {"magic": b"no"}, "hailo made a file that is no HEF"),
     ],
 )
-def test_a_wrong_compiler_is_a_row_with_the_reason(run, made, tmp_path, program, why):
+def test_a_wrong_compiler_is_a_row_with_the_reason(run, made, tmp_path, device, program, why):
     folder = made[0]
     source = folder.manifest["models"]["generator"]["artefacts"]["tflite-float32"]
     one = Artefact("tflite-float32", {"generator": folder.members[source["file"]]}, entries={"generator": source})
     fitted = run.perturber()
     ready = Quantising(fitted, calibration_of(run, fitted)[0], folder.manifest, folder.members)
     place = stand_ins.hailo(tmp_path / "bin", **program)
-    found = hailo.Hailo().compile(one, "hailo8", place / "hailo", ready)
+    found = hailo.Hailo().compile(one, device, place / "hailo", ready)
     assert found.text() == f"exported uncompiled: {why}"
     assert found.files == {} == found.entries
 
@@ -256,9 +300,11 @@ def test_the_real_toolkit_compiles_it_all_for_the_npu_and_simulates_it(network):
     assert set(found.on_cpu) <= {"Reshape"}
 
 
-def test_the_boards_own_modules_are_facts_of_the_board(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("chip", "version"), [("hailo8", "4.23.0"), ("hailo10h", "5.2.0")])
+def test_the_boards_own_modules_are_facts_of_the_board(tmp_path, monkeypatch, chip, version):
     monkeypatch.setattr(gather_facts, "INTERPRETERS", ("hailo_platform", "rknnlite"))
-    there, devices, failed = gather_facts._interpreters([str(stand_ins.runtimes(tmp_path / "runtimes"))])
-    assert there == {"hailo-platform": "4.23.0", "rknn-toolkit-lite2": "2.5.0"}
-    assert devices == ["hailo8"]  # this machine is no RK3588
+    modules = stand_ins.runtimes(tmp_path / "runtimes", chip=chip, version=version)
+    there, devices, failed = gather_facts._interpreters([str(modules)])
+    assert there == {"hailo-platform": version, "rknn-toolkit-lite2": "2.5.0"}
+    assert devices == [chip]  # this machine is no RK3588
     assert failed == {}
