@@ -6,6 +6,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
+from edgeveil.devices import profiles
 from edgeveil.edge_runtime.backends import open_backend
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
@@ -55,8 +56,11 @@ def test_the_same_bytes_twice_and_a_layer_that_stays_float():
     assert lint(graph, "int8", kept=["conv-4"]) == []
 
 
-def test_a_mini_pc_gets_it_and_openvino_is_near_its_golden_vectors(run, tmp_path):
-    folder = export(run.folder, ["intel-n100"], tmp_path / "out")
+def test_a_profile_that_names_it_gets_it_and_openvino_is_near_its_golden_vectors(run, tmp_path):
+    text = (profiles.FOLDER / "intel-n100.toml").read_text()
+    mine = tmp_path / "mine.toml"
+    mine.write_text(f'converters = ["tf.lite", "nncf"]\n{text}'.replace('"intel-n100"', '"mine"'))
+    folder = export(run.folder, [str(mine)], tmp_path / "out")
     assert folder.report["converters"]["onnx"]["name"] == "nncf"
     assert folder.report["converters"]["onnx"]["packages"]["nncf"]
     assert {row["findings"] for row in folder.report["lint"]} == {0}
