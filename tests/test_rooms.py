@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        101_066,
+        101_046,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -65,9 +65,9 @@ BUDGETS = {
         "480 several attributes kept and hidden at once, each with its figure in audit, verdict and policy; 60 what a "
         "report allows and assumes.",
     ),
-    "spine lines": Budget(90_525, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(90_522, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
-        505,
+        502,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of ONNX, 1 of the fitting of networks, 9 of "
@@ -82,7 +82,7 @@ BUDGETS = {
     "scripts lines": Budget(7_000, 7_000, "The target."),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        88_897,
+        88_884,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
