@@ -84,7 +84,7 @@ BUDGETS = {
     "scripts lines": Budget(7_000, 7_000, "The target."),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        88_897,
+        88_884,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "

@@ -91,7 +91,7 @@ def test_every_kind_of_perturber_has_a_section_and_a_module():
         (
             "data/source",
             "minst",
-            '"mnist", "overhead", "scene", "utd-mhad", "wifi", "wifi-strength", "wq", "wrist", or '
+            '"mnist", "scene", "wq", "overhead", "utd-mhad", "wifi", "wifi-strength", "wrist", or '
             '"npz:FILE", "images:DIR", "video:FILE", "csv:FILE", "hdf5:FILE", "huggingface:PATH", "mcap:PATH", '
             '"rosbag:PATH", "tfrecord:PATH", "webdataset:PATH" or "parquet:FILE"; got "minst"',
         ),
