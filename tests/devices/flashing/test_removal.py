@@ -131,7 +131,7 @@ def test_a_board_is_what_it_was_before_its_flash(board, owner, edgeveil):
     assert board.systemctl()[0].startswith("stop edgeveil.service ")
     assert set(board.changes()) - set(before) == {"/opt/camera.npz", "/opt/edgeveil", "/opt/edgeveil/notes.txt"}
     assert json.loads(out)["kept"] == ["/opt/edgeveil/notes.txt"]
-    assert not (board.server.home / ".cache/edgeveil-incoming").exists()
+    assert not (board.server.home / ".cache").exists(), "a flash had made it"
     code, _, said = edgeveil("board", "remove", "--yes")
     assert (code, "Nothing of EdgeVeil is on" in said) == (0, True)
 
