@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        101_440,
+        100_895,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -61,14 +61,15 @@ BUDGETS = {
         "350 a trained .onnx classifier, node by node; "
         "260 count-mean sketches, 170 a private lasso, 300 PATE; "
         "150 drawn digits for the demo; 80 a scene and counts in the preview; 350 fine-tuning for int8 and int16x8; "
+        "140 receivers that are named with the reason and the cure, 70 the Hailo-10H; "
         "380 a limit of draws of a track, the frames of a stream that a bound holds for, and optimal composition; "
         "370 channels designed for a Pufferfish bound, and a charge for looks; "
         "480 several attributes kept and hidden at once, each with its figure in audit, verdict and policy; 60 what a "
         "report allows and assumes.",
     ),
-    "spine lines": Budget(90_899, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(90_324, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
-        506,
+        503,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of ONNX, 1 of the fitting of networks, 9 of "
@@ -84,13 +85,14 @@ BUDGETS = {
     "scripts lines": Budget(7_000, 7_000, "The target."),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        88_884,
+        89_765,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
         "of what a flash promises, of receivers and of sensors; 50 of a newcomer's mistakes with own networks; 200 of "
         "a search of settings; "
-        "120 of a field engineer's second hour; "
+        "120 of a field engineer's second hour; 520 of receivers that refuse, the Hailo-10H, a board's files before "
+        "and after, and the field review's table; "
         "120 the marks of what waits for the night, each with the test that holds it by day; "
         "60 of a second walk with own networks; "
         "400 of .onnx classifiers; "

@@ -62,7 +62,8 @@ def erase(job: Dict[str, Any]) -> None:
             _run(["groupdel", name])
     for path in roots:
         remove(path)
-    for place in [job["root"]] + [os.path.dirname(path) for path in managers]:
+    uploads = [_of_login(folder) for folder, _ in job["named"] if folder.startswith("~")]
+    for place in [job["root"]] + uploads + [os.path.dirname(path) for path in managers]:
         if os.path.isdir(place) and not os.listdir(place):
             remove(place)
     for path in settings:
@@ -84,7 +85,7 @@ def paths(job: Dict[str, Any]) -> Iterator[str]:
             if os.path.lexists(path):
                 yield path
     for folder, pattern in job["named"]:
-        folder = os.path.expanduser(folder.replace("~", "~" + os.environ.get("SUDO_USER", ""), 1))
+        folder = _of_login(folder)
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
             if re.fullmatch(pattern, name):
                 yield os.path.join(folder, name)
@@ -95,6 +96,11 @@ def paths(job: Dict[str, Any]) -> Iterator[str]:
     settings = os.path.dirname(job["settings"])
     if own and os.path.lexists(settings):
         yield settings
+
+
+def _of_login(folder: str) -> str:
+    """A folder whose ``~`` is the home of who logged in, though this is sudo's root."""
+    return os.path.expanduser(folder.replace("~", "~" + os.environ.get("SUDO_USER", ""), 1))
 
 
 def _may_remove(path: str) -> bool:

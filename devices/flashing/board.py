@@ -143,7 +143,9 @@ class Board:
 
     def forget_uploads(self) -> None:
         """Remove them once everything was installed from there: wheels and bundles are large."""
-        check(self.transport.run(["rm", "-rf", self.incoming("").rstrip("/")]), "Tidying up")
+        # The folder above it goes where nothing else is in it: a flash may have made it.
+        script = 'rm -rf "$1" && { rmdir "${1%/*}" 2>/dev/null || true; }'
+        check(self.transport.run(["sh", "-c", script, "sh", self.incoming("").rstrip("/")]), "Tidying up")
         self._incoming = None
 
     def run(self, command: list[str], *, data: bytes = b"", timeout_s: float = 120) -> Completed:

@@ -36,11 +36,10 @@ def findings(facts: Facts, profile: Profile, wants: Sequence[needs.Need] = ()) -
 def wanted_needs(wanted: Wanted, profile: Profile) -> list[needs.Need]:
     """Of source, sinks and receivers; where no source is known, of the profile's cameras. Raises ``Refused``."""
     if wanted.source is not None or not profile.camera.sources:
-        return [*needs.of_wanted(wanted, profile.service), *needs.receivers(wanted)]
-    return [
-        *(need for source in profile.camera.sources for need in needs.libraries(SOURCES, source)),
-        *needs.receivers(wanted),
-    ]
+        rows = needs.of_wanted(wanted, profile.service)
+    else:
+        rows = [need for source in profile.camera.sources for need in needs.libraries(SOURCES, source)]
+    return [*rows, *needs.receivers(wanted)]
 
 
 def _needed(facts: Facts, profile: Profile, wants: Sequence[needs.Need]) -> Iterator[Finding]:

@@ -223,7 +223,10 @@ def execute(plan: Plan, board: Board, progress: Progress = lambda *_: None) -> t
             _execute(step, board, plan.device, progress)
     except BaseException:
         if stopped:
-            board.control("start")
+            try:
+                board.control("start")
+            except DeviceFailed as error:  # what failed first is said last
+                board.say(f"  The service that was stopped did not start again: {error}")
         raise
     if restarts:
         check(board.run(["rmdir", mark]), f"Removing {mark}")

@@ -228,6 +228,13 @@ def test_a_trial_that_fails(edgeveil, flash, owner, new, used, number):
 
 
 @pytest.mark.nightly  # by day its plan: plans/a-release-that-failed-three-times.toml
+def test_a_trial_that_fails_is_said_though_the_service_does_not_start_again(flash, used):
+    code, _, said = flash(used(fail="start"), 2, camera="broken.npz")
+    *lines, last = said.splitlines()
+    assert (code, "was taken back" in last) == (4, True), said
+    assert any("did not start again: systemctl start failed" in line for line in lines)
+
+
 def test_a_release_that_failed_three_times_is_flashed_on_request_and_the_dry_run_says_so(flash, owner, new):
     board = new()
     for _ in range(3):

@@ -104,6 +104,7 @@ def test_a_board_is_what_it_was_before_its_flash(board, owner, edgeveil):
     for bundle in owner[1:]:  # the second leaves a link to the first
         code, _, said = edgeveil("flash", bundle, *where, "--source", "npz:/opt/camera.npz")
         assert code == 0, said
+    assert not (board.server.home / ".cache").exists(), "a flash had made it"
     written = board.changes()
     assert {
         *("/etc/systemd/system/multi-user.target.wants/edgeveil.service", "/etc/passwd"),
@@ -125,13 +126,14 @@ def test_a_board_is_what_it_was_before_its_flash(board, owner, edgeveil):
     assert (code, said.splitlines()[-1]) == (2, "error: Nothing was removed. Give --yes to remove all of this.")
     assert board.changes() == written, "a refusal changes nothing"
     board.systemctl()
+    (board.server.home / ".cache").mkdir()  # as one that was cut off leaves it, once its uploads have gone
     code, out, said = edgeveil("board", "remove", "--yes", "--erase-ledger", "--json")
     assert code == 0, said
     assert "stays: /opt/edgeveil/notes.txt, which no flash into this folder wrote" in said
     assert board.systemctl()[0].startswith("stop edgeveil.service ")
     assert set(board.changes()) - set(before) == {"/opt/camera.npz", "/opt/edgeveil", "/opt/edgeveil/notes.txt"}
     assert json.loads(out)["kept"] == ["/opt/edgeveil/notes.txt"]
-    assert not (board.server.home / ".cache/edgeveil-incoming").exists()
+    assert not (board.server.home / ".cache").exists()
     code, _, said = edgeveil("board", "remove", "--yes")
     assert (code, "Nothing of EdgeVeil is on" in said) == (0, True)
 
