@@ -29,6 +29,7 @@ CHANGES = {
     "/var/cache/apt": "apt's cache",
     "/var/lib/apt/lists": "apt's cache",
     "/root/(list_files|ask)[.]py": "this test's own programs",
+    "/usr/lib/python3/dist-packages/.*/__pycache__": "this image's packages are not compiled; root's Python does it",
     # useradd and userdel each keep the file before: after the last of them it has one user of EdgeVeil's.
     "/etc/(passwd|group|shadow|gshadow)-": "copies by useradd and userdel of the file before, with its modes",
 }
