@@ -162,13 +162,13 @@ def of_recipe(name: str, work: Path, *, finished: bool) -> list[dict[str, Any]]:
 
     ``finished``: no network is converted that was not by now.
     """
+    if why := record.read(work / f"{name}.json").get("refused"):
+        return [{"recipe": name, "refused": why}]
     try:
         run = Run.open(work / f"{name}-run")
         fitted = run.perturber()
     except EdgeVeilError:
         return [{"recipe": name, "refused": "no run of scripts/measure/converters.py"}]
-    if not fitted.models:
-        return [{"recipe": name, "refused": "no network"}]
     rows = []
     calibration, _ = calibration_of(run, fitted)
     for model, network in fitted.models.items():
