@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from typing import Any, Dict, Iterator, List, Optional
 
 RUNS = re.compile(r"^ExecStart=.* (/\S+?)(?:/runtime)?/current/edgeveil-edge\.pyz run ", re.MULTILINE)
@@ -84,11 +85,8 @@ def paths(job: Dict[str, Any]) -> Iterator[str]:
         for path in _shared(job) + job["files"] + _folders(job):
             if os.path.lexists(path):
                 yield path
-    for folder, pattern in job["named"]:
-        folder = _of_login(folder)
-        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
-            if re.fullmatch(pattern, name):
-                yield os.path.join(folder, name)
+    for path in _matching(job["named"]):
+        yield path
     if os.path.isdir(job["root"]):
         for name in sorted(os.listdir(job["root"])):
             if re.fullmatch(job["names"], name):
@@ -96,6 +94,17 @@ def paths(job: Dict[str, Any]) -> Iterator[str]:
     settings = os.path.dirname(job["settings"])
     if own and os.path.lexists(settings):
         yield settings
+
+
+def _matching(named: List[List[str]]) -> List[str]:
+    """The files whose names match the pattern of their folder."""
+    folders = [(_of_login(folder), pattern) for folder, pattern in named]
+    return [
+        os.path.join(folder, name)
+        for folder, pattern in folders
+        for name in (sorted(os.listdir(folder)) if os.path.isdir(folder) else [])
+        if re.fullmatch(pattern, name)
+    ]
 
 
 def _of_login(folder: str) -> str:
@@ -149,7 +158,10 @@ def _shared(job: Dict[str, Any]) -> List[str]:
     units = os.listdir(job["unit_folder"]) if os.path.isdir(job["unit_folder"]) else []
     units = [one for one in units if one.startswith("edgeveil") and one.endswith((".service", ".timer"))]
     others = set(units) - set(job["units"])
-    return [] if others or not _owns(job) else [path for path in job["shared"] if os.path.lexists(path)]
+    if others or not _owns(job):
+        return []
+    locks = [[folder or tempfile.gettempdir(), pattern] for folder, pattern in job["locks"]]
+    return [path for path in job["shared"] if os.path.lexists(path)] + _matching(locks)
 
 
 def _units(job: Dict[str, Any]) -> List[str]:

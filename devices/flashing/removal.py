@@ -26,6 +26,7 @@ from edgeveil.edge_runtime.paths import CAMERA_PATH, ENGINES, FIRST, LEDGER, SYS
 from edgeveil.edge_runtime.releases import confinement, settings
 from edgeveil.edge_runtime.releases.index import INCOMING
 from edgeveil.edge_runtime.releases.index import LOCK_FILE as UPDATE_LOCK
+from edgeveil.edge_runtime.sources import install_hints
 from edgeveil.edge_runtime.util.root_lock import LOCK_FILE
 
 WHY = (
@@ -69,6 +70,7 @@ def job(root: str) -> dict[str, Any]:
             ["~/.cache", "edgeveil-[A-Za-z0-9-]+"],
             *([place, f"{sd_card.TREE}.*"] for place in _BOOT if service == FIRST),
         ],
+        "locks": [[folder, install_hints.LOCK] for folder in install_hints.FOLDERS],  # of cameras
         "mark": service_files.user_mark(root),
         "users": [named(user, service) for user in ("edgeveil", "edgeveil-inside", "edgeveil-camera")],
     }

@@ -12,6 +12,7 @@ from edgeveil.edge_runtime.late_imports import load, missing
 __all__ = ["Claim", "load", "missing"]
 
 FOLDERS = ("/run/lock", None)  # None: the folder of temporary files
+LOCK = "edgeveil-[0-9a-f]{16}[.]lock"
 
 
 class Claim(object):

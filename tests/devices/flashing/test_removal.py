@@ -143,6 +143,7 @@ def tree(tmp_path, monkeypatch):
     """Makes a board in a folder: the job of its removal, and its files."""
     monkeypatch.setattr(erase_board.pwd, "getpwall", list)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(erase_board.tempfile, "tempdir", str(tmp_path / "tmp"))
 
     def made(root=ROOT):
         text = json.dumps(removal.job(root))
@@ -163,6 +164,7 @@ def tree(tmp_path, monkeypatch):
             f"{at}/trust/root.pub": "key",
             f"{at}/site-0a/numpy.py": "",
             f"{tmp_path}/home/.cache/edgeveil-incoming/1": "",
+            **{f"{tmp_path}/{place}/edgeveil-{'0a' * 8}.lock": "" for place in ("run/lock", "tmp")},
         }
         for path, data in files.items():
             Path(path).parent.mkdir(parents=True, exist_ok=True)
