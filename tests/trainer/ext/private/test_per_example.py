@@ -73,7 +73,10 @@ MIXING = {
     "windows": lambda: classifiers.windows(96, 3),
 }
 COMPOSED = {"with_labels"}  # of two networks, and refused under [private]
-FIXED = {"linear": linear}  # in closed form: it has no weights to train
+FIXED = {  # in closed form: they have no weights to train
+    "linear": linear,
+    "linear_head": lambda: classifiers.linear_head((12,), np.ones((3, 12)), np.zeros(3)),
+}
 
 
 def test_no_network_is_left_out():
@@ -146,7 +149,7 @@ def test_networks_with_batch_statistics_are_refused(name):
 
 
 def test_a_network_in_closed_form_has_nothing_to_train():
-    assert not Clipped(FIXED["linear"]()).weights
+    assert not any(Clipped(one()).weights for one in FIXED.values())
 
 
 def test_a_layer_that_is_used_twice_is_mapped():
