@@ -4,6 +4,8 @@ import http.server
 import json
 import os
 import threading
+import time
+import types
 
 import pytest
 
@@ -146,7 +148,7 @@ def test_a_receiver_that_refuses_is_named_by_status_and_fleet(edgeveil, fleet, b
 
 def test_a_flash_waits_for_its_receivers_and_names_one_that_refuses(flash, board, pages, monkeypatch):  # noqa: F811
     """Not at once: a service that has just started has tried none of them yet."""
-    monkeypatch.setattr(steps.time, "sleep", lambda _: None)
+    monkeypatch.setattr(steps, "time", types.SimpleNamespace(sleep=lambda _: None, monotonic=time.monotonic))
     waits = {"mqtt://broker/hall": NOTHING_YET, "tcp://a:1": "ok"}
     pages["receivers"] = [waits, waits, REFUSED]
     monkeypatch.setattr(status.config, "read", lambda _: {"health": f"127.0.0.1:{pages['port']}"})
