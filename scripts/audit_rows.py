@@ -151,10 +151,11 @@ def labels_of(found: Iterable[Finding]) -> dict[str, Any]:
 
 
 def _probe(one: Finding) -> dict[str, Any]:
+    name = f"{one.name}, fresh rows" if one.learned_on == "fresh" else one.name
     if one.not_run:
-        return {"name": one.name, "not_run": one.not_run}
+        return {"name": name, "not_run": one.not_run}
     ends = dict(zip(("value", "low", "high"), (one.value, *one.interval), strict=True))
-    return {"name": one.name, "figure": one.figure, **ends, "n": one.rows, "chance": one.null}
+    return {"name": name, "figure": one.figure, **ends, "n": one.rows, "chance": one.null}
 
 
 def numbers(value: Any, at: str = "") -> Iterator[tuple[str, float]]:
