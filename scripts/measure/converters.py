@@ -61,9 +61,9 @@ WORK = Path(tempfile.gettempdir()) / "edgeveil-converters"
 PRECISIONS, OPSET = ("float32", "int8"), 13  # the opset that all boards read
 COMPARED, TURNS, TURN_S, CLOSE = 256, 7, 0.05, 1.05  # CLOSE: what a first choice may take of the fastest's time
 OLD = ("py36", "py37", "py39-tflite", "py39-openvino")  # environments of boards, each with one interpreter
-# What SELF_TEST needs of an arm64 board; ml-dtypes and the others are LiteRT's.
-LITERT = ("ai-edge-litert==2.3.0", "ml-dtypes==0.6.0", "flatbuffers==25.12.19", "backports-strenum==1.2.8")
-ARM64 = (*LITERT, "typing-extensions==4.16.0", "tqdm==4.70.1", "numpy==2.4.6", "onnxruntime==1.31.1")
+# What SELF_TEST needs in the userland, in the versions of this environment; what follows ml-dtypes is LiteRT's, too.
+ARM64 = ["numpy", "onnxruntime", "ai-edge-litert", "ml-dtypes", "flatbuffers", "backports-strenum", "tqdm"]
+ARM64 += ["typing-extensions"]
 SELF_TEST = """
 import json, os, sys, time
 sys.path.insert(0, sys.argv[1])
@@ -278,7 +278,8 @@ def userland(work: Path) -> Iterator[list[str]]:
         trees.run(["cp", "-a", str(pristine), str(root)])
         words = ["download", "--no-deps", "--only-binary=:all:", "--python-version=3.11", "--implementation=cp"]
         words += [f"--platform={tag}_aarch64" for tag in ("manylinux2014", "manylinux_2_27", "manylinux_2_28")]
-        trees.run([sys.executable, "-m", "pip", *words, "--dest", str(wheels), *ARM64], timeout_s=600)
+        words += [f"{one}=={importlib.metadata.version(one)}" for one in ARM64]
+        trees.run([sys.executable, "-m", "pip", *words, "--dest", str(wheels)], timeout_s=600)
         packages = root / "opt" / "packages"
         for wheel in wheels.iterdir():
             with zipfile.ZipFile(wheel) as file:

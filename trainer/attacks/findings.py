@@ -30,7 +30,7 @@ class Row:
 
     ``learned_on`` are the rows it learned from: *old* ones, which trained the perturber, *fresh* ones, or *both*;
     *crossed* is both and the other folds of the test rows, *clean* raw samples, *several* an ensemble of these.
-    ``right`` is how often it is right; ``auc`` is within y (0.5 tells nothing; NaN where z never varies within y);
+    ``right`` is how often it is right; ``auc`` is within y (0.5: no information; NaN where z never varies within y);
     ``bits`` are those about z beyond theta_y, ``bits_counted`` beyond the counted P(z|y) (the public prior may be
     wrong, and bits gained by correcting it are not leaked by x').
     ``validation_accuracy`` and ``validation_bits`` (beyond the counted P(z|y)) chose the worst attack.

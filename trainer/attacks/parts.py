@@ -100,8 +100,8 @@ def parts(
 
     ``choose`` and ``test`` hold calibrated probabilities, ``prior`` (classes of y, classes of z) is P(z|y),
     ``attributes`` are values of the test rows (n,) by name. Rows whose label is right and those where it is wrong stand
-    each against a P(z|y) of its own, counted on validation rows of that kind: what a wrong label itself tells is chance
-    here, for it is sent anyway.
+    each against a P(z|y) of its own, counted on validation rows of that kind: information in a wrong label counts as
+    chance here, because the label is sent anyway.
     """
     gains = attack_metrics.attack_gains(prior, test.p, test.y)
 

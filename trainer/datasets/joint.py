@@ -70,7 +70,7 @@ def follows(coarse: np.ndarray, fine: np.ndarray) -> bool:
     return np.unique(np.stack([fine, coarse]), axis=1).shape[1] == len(np.unique(fine))
 
 
-def refuse_told(name: str, values: np.ndarray, target: str, y: np.ndarray) -> None:
+def refuse_determined(name: str, values: np.ndarray, target: str, y: np.ndarray) -> None:
     """Raise ``BadInput`` where the sensitive attribute ``values`` (n,) follows from y (n,)."""
     if follows(values, y):
         raise BadInput(
@@ -95,10 +95,10 @@ def _check(classes: tuple[str, ...], key: str, names: list[str]) -> None:
 
 # What a perturber must hide: the joint label of all sensitive attributes, each in the finest form that is known.
 #
-# Who hides "less than five" alone may send codes that tell "less than six". Every grouping and every threshold of
-# a label is a function of it, so by data processing a code tells no more about any of them than about the label
-# itself, and no more about each of several attributes than about all of them jointly: one price, on the joint label,
-# covers all.
+# Who hides "less than five" alone may send codes from which "less than six" is read. Every grouping and every
+# threshold of a label is a function of it, so by data processing a code has no more information about any of them than
+# about the label itself, and no more about each of several attributes than about all jointly: one price, on the joint
+# label, covers all.
 
 
 def priced(data: Data, known: Mapping[str, Known], *, slices: Slices) -> Known | None:
@@ -111,14 +111,14 @@ def priced(data: Data, known: Mapping[str, Known], *, slices: Slices) -> Known |
     training = slices.training()
     y = known[data.target].values[training]
     for name in data.sensitives if len(data.sensitives) > 1 else ():
-        refuse_told(name, known[name].values[training], data.target, y)
+        refuse_determined(name, known[name].values[training], data.target, y)
     if not data.also_sensitive and data.family is None:
         return None
     chosen = []
     for name in dict.fromkeys([data.sensitive, *(data.also_sensitive or [])]):
         label = label_of(known, name, "sensitive")
         if name != data.sensitive:
-            refuse_told(name, label.values[training], data.target, y)
+            refuse_determined(name, label.values[training], data.target, y)
         chosen.append(name if data.family is None else finest(name, known))
         if data.family == "thresholds" and not known[chosen[-1]].ordered:
             raise BadInput(
@@ -142,6 +142,6 @@ def priced(data: Data, known: Mapping[str, Known], *, slices: Slices) -> Known |
 
 
 def finest(name: str, known: Mapping[str, Known]) -> str:
-    """The label of most classes that tells ``name``: each of its classes comes with one class of ``name``."""
-    tells = [one for one in known if follows(known[name].values, known[one].values)]
-    return max(tells, key=lambda one: (len(np.unique(known[one].values)), one == name))
+    """The label of most classes that determines ``name``: each of its classes comes with one class of ``name``."""
+    determining = [one for one in known if follows(known[name].values, known[one].values)]
+    return max(determining, key=lambda one: (len(np.unique(known[one].values)), one == name))

@@ -7,7 +7,7 @@ otherwise.
 
 Measurements (floats) are standardised: their range ends ``SPREAD`` standard deviations from the mean, where the
 training rows reach that far, outliers left out. One outlier would otherwise press all others into a corner of the
-unit cube, where a network learns nothing and an int8 step is wider than what it should tell apart.
+unit cube, where a network learns nothing and an int8 step is wider than the differences that matter.
 """
 
 from __future__ import annotations

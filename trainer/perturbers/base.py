@@ -17,8 +17,8 @@ class Goal:
 
     ``target`` and ``sensitive`` are Keras models from the unit cube to logits, None for kinds that use neither.
     ``classifiers`` are the settings of their training, for a kind that trains a classifier of its own; ``private`` is
-    what it may tell of the people behind the data, None where nothing is promised. ``error`` is what a certificate of
-    it may be wrong by.
+    the privacy promised to the people behind the data, None without a promise. ``error`` is the probability
+    with which its certificate may be wrong.
     """
 
     limits: Limits

@@ -94,7 +94,7 @@ def test_a_failed_unit_is_said_with_code_3(edgeveil, fleet, board):  # noqa: F81
     assert row["said"].startswith("edgeveil-inside.service is failed, edgeveil.service is failed; runs ")
 
 
-def test_a_service_that_runs_and_is_not_ready_is_not_well(edgeveil, fleet, board, pages):  # noqa: F811
+def test_a_service_that_runs_and_is_not_ready_is_not_well(edgeveil, fleet, board, pages):  # noqa: F811 - fixtures
     pages.update(code=503, text="no frame for 12 s\n")
     code, out, said = edgeveil(board, "board", "status")
     assert (code, "ready: no frame for 12 s" in out, "/readyz: no frame for 12 s" in said) == (3, True, True)
@@ -137,7 +137,7 @@ REFUSED = {"mqtt://broker/hall": "the broker refuses the connection (Not authori
 NAMED = "mqtt://broker/hall: the broker refuses the connection (Not authorized); check user="
 
 
-def test_a_receiver_that_refuses_is_named_by_status_and_fleet(edgeveil, fleet, board, pages):  # noqa: F811
+def test_a_receiver_that_refuses_is_named_by_status_and_fleet(edgeveil, fleet, board, pages):  # noqa: F811 - fixtures
     pages["receivers"] = [REFUSED]
     code, out, _ = edgeveil(board, "board", "status")
     assert (code, f"\nreceiver: {NAMED}\nreceiver: tcp://a:1: ok\n" in out) == (0, True)
@@ -146,7 +146,7 @@ def test_a_receiver_that_refuses_is_named_by_status_and_fleet(edgeveil, fleet, b
     assert (code, f"; {NAMED}" in row["said"], "tcp://a:1" in row["said"]) == (0, True, False)
 
 
-def test_a_flash_waits_for_its_receivers_and_names_one_that_refuses(flash, board, pages, monkeypatch):  # noqa: F811
+def test_a_flash_waits_for_its_receivers_and_names_one_that_refuses(flash, board, pages, monkeypatch):  # noqa: F811 - fixtures
     """Not at once: a service that has just started has tried none of them yet."""
     monkeypatch.setattr(steps, "time", types.SimpleNamespace(sleep=lambda _: None, monotonic=time.monotonic))
     waits = {"mqtt://broker/hall": NOTHING_YET, "tcp://a:1": "ok"}
@@ -159,14 +159,14 @@ def test_a_flash_waits_for_its_receivers_and_names_one_that_refuses(flash, board
     assert len(pages["receivers"]) == 1, "asked until the last answer"
 
 
-def test_a_flash_whose_records_arrive_says_nothing_of_it(flash, board, pages, monkeypatch):  # noqa: F811
+def test_a_flash_whose_records_arrive_says_nothing_of_it(flash, board, pages, monkeypatch):  # noqa: F811 - fixtures
     pages["receivers"] = [{"mqtt://broker/hall": "ok"}]
     monkeypatch.setattr(status.config, "read", lambda _: {"health": f"127.0.0.1:{pages['port']}"})
     code, out, said = flash(board, 2)
     assert (code, json.loads(out)["refused"], "do not arrive" in said) == (0, [], False)
 
 
-def test_a_check_has_the_board_reach_its_receivers(edgeveil, owner, new, tmp_path):  # noqa: F811
+def test_a_check_has_the_board_reach_its_receivers(edgeveil, owner, new, tmp_path):  # noqa: F811 - fixtures
     """By TLS where the sink has it, with its own authority; passwords and topics are the service's to try."""
     ca, cert, key = network_receivers.certificates(tmp_path)
     server = Server(tls=(cert, key))

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.boards, pytest.mark.slow, pytest.mark.programs]
 FRAMES = 30
 PATTERNS = {"black": 5, "red": 7, "blue": 9}  # of vivid's control test_pattern
 WHEELS = (emulated_boards.LITERT, emulated_boards.OPENCV)
-# What any use of a board changes, so that no flash can be told by it.
+# What any use of a board changes, so that it is no sign of a flash.
 CHANGES = {
     "/var/log/journal": "systemd's journal",
     "/var/log/(btmp|lastlog|wtmp)": "logins, by each ssh session",

@@ -167,7 +167,7 @@ def test_a_server_that_takes_no_record(code, words):
         server.close()
 
 
-def test_the_service_names_it_where_status_looks(broker, wide, tmp_path, monkeypatch):  # noqa: F811
+def test_the_service_names_it_where_status_looks(broker, wide, tmp_path, monkeypatch):  # noqa: F811 - a fixture
     """A service that runs and sends, its broker with another password: healthz, and what ``status`` reads there."""
     port = network_receivers.free_port()
     uri = f"mqtt://127.0.0.1:{broker().port}/hall/door?user=door&password_file={tmp_path}/wrong"

@@ -98,7 +98,7 @@ def area(curve: Curve) -> float:
 
 
 def equal_error_rate(curve: Curve) -> float:
-    """Where as many positives are missed as negatives are taken for one; 0.5 tells nothing."""
+    """Where as many positives are missed as negatives are taken for one; 0.5 is chance."""
     p, n = curve.of_positives, curve.of_negatives
     if not p.sum() or not n.sum():
         return float("nan")

@@ -225,7 +225,7 @@ def section(
     # The perturber saw neither slice, and this bound is fitted on nothing: both count.
     unseen, released = dataset.rows(rows.unseen(dataset)), outputs[RELEASED][slice(at.fresh.start, at.test.stop)]
     several = (stream or {}).get("hold") in ("frame", "bout") or (stream or {}).get("draws")
-    # The codes that can leave: not where they do not tell y-hat, or tell nothing else.
+    # The codes that can be sent, where each states y-hat and more than that.
     of_class = not hidden and found.rows is not None and len(q) == q.shape[1] > classes[0]
     settings: dict[str, Any] = {"releases": sequences.LENGTHS, "unit": unit, "seed": seed, **terms}
     settings |= {"shape": (classes[0], q.shape[1], classes[1]), "cluster": unseen.cluster}

@@ -55,7 +55,7 @@ def section(
     alpha = recomputed if claim is None else claim["micro_epsilon"] / MICRO
     law = exact_law.largest_ratio(stages, outputs, tables)
     beyond = "".join(f"; its {outlet.name} are beyond that" for outlet, _ in outlets.unattacked(manifest))
-    law_of_one = instantaneous(stages)  # what one answer of a kept one tells where no other is seen
+    law_of_one = instantaneous(stages)  # of one answer, for an observer who sees no other
     once = None if law_of_one is None else epsilon_of_one(law_of_one)
     text = sentence(alpha, claim, bounds, once=once, held=repeats(stages, outputs))[:-1] + beyond + "."
     more = {**KIND, "claimed": claim is not None, "bounds": bounds}

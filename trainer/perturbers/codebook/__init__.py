@@ -22,7 +22,7 @@ SMALL_DATA = 0.1  # the `dropout` from which data count as small
 DELETED: dict[str, tuple[tuple[Any, ...], str]] = {
     "tokens": ((1,), "a code is one number, so set more `codes`"),
     "channel": (("none",), "a code is sent as it is, or drawn anew where `hold` is a track or a period"),
-    "bound": ((0.1,), "no channel is bounded in all that it tells, so set `pufferfish`, a bound of what it tells of z"),
+    "bound": ((0.1,), "no channel has a bound on all information: set `pufferfish`, a bound on information about z"),
     "merge_below": ((0,), "rare codes stay, so set fewer `codes`"),
     "epsilon": ((None,), 'take kind = "local" with `of = "code"`, or kind = "label-only", for randomised response'),
     "decoder_steps": ((1500,), 'no network draws pictures, so take synthesis = "centroid" or "donor"'),
