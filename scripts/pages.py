@@ -3,7 +3,8 @@
     python -m scripts.pages              every page and their index
     python -m scripts.pages table-2      one page
 
-A description has a ``title``, ``records`` (a name in expressions: a path or pattern below docs/results) and parts. A
+A description has a ``title``, ``records`` (a name in expressions: a path or pattern below docs/results), parts, and
+``papers``: which part of a paper the page shows, and what has it here. A
 part has a ``heading``, a ``text`` (a Jinja template), and a table: ``rows``, loops such as ``row in record.rows``, the
 later ones inside the earlier; ``where``, a condition; ``columns``, a Jinja expression for each heading. ``given`` holds
 what other people published. Expressions see the records, ``given``, the loops' names and the filters of this module.
@@ -295,16 +296,19 @@ def index() -> str:
     """The list of pages, and of records that no page shows."""
     shown, others = set[Path](), dict[str, list[str]]()
     lines = ["# Results", "", "| page | records |", "|---|---|"]
+    papers = []
     for name in names_of_pages():
         description = described(name)
         patterns = list(description["records"].values())
         shown |= {path for pattern in patterns for path in paths_of(pattern)}
         text = ", ".join(pattern.removesuffix(".json").replace("*", "\\*") for pattern in patterns)
         lines.append(f"| [{description['title']}]({name}.md) | {text} |")
+        papers += [f"| {' | '.join(row)} | [{name}]({name}.md) |" for row in description.get("papers", [])]
     for path in sorted((ROOT / RESULTS).rglob("*.json")):
         if path not in shown:
             others.setdefault(path.parent.relative_to(ROOT / RESULTS).as_posix(), []).append(path.stem)
     shown_by = " or ".join(f"`git show {commit}:SCRIPT`" for commit in COMMITS)
+    lines += ["", "## The five papers", "", "| paper | part | by | shown in |", "|---|---|---|---|", *sorted(papers)]
     text = f"`made_by` of a record names its script. If it is not here, {shown_by} shows it."
     lines += ["", text, "", "Records without a page:", ""]
     lines += [f"* [{folder}]({folder}): {', '.join(names)}" for folder, names in sorted(others.items())]

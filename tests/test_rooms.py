@@ -85,7 +85,7 @@ BUDGETS = {
     "scripts lines": Budget(7_000, 7_000, "The target."),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        89_781,
+        89_797,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
@@ -98,7 +98,7 @@ BUDGETS = {
         "400 of .onnx classifiers; "
         "20 the choice of a checkpoint; "
         "750 of sketches, lasso and PATE; 380 of fine-tuning and the demo; "
-        "280 of designed channels and of looks; 35 of audits that are compared.",
+        "280 of designed channels and of looks; 35 of audits that are compared, 20 of the papers' table.",
     ),
 }
 

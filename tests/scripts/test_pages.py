@@ -1,12 +1,15 @@
 """Every page of docs/results is what the renderer makes of the records, fits a screen, and types no measured number."""
 
+import importlib
 import json
 import re
 import sys
 
 import pytest
 
+import edgeveil
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.recipe.perturber import KINDS
 from scripts import pages
 from tests.support.checkout import ROOT
 
@@ -117,3 +120,18 @@ def test_a_page_that_is_not_known_is_the_users_mistake(monkeypatch, capsys):
         pages.run(pages.main)
     assert ended.value.code == 2
     assert "came no-such" in capsys.readouterr().err
+
+
+def test_every_part_of_the_papers_is_shown_and_named_by_what_is_here():
+    """No row is empty; classes are of the public names, kinds of a recipe's."""
+    rows = [row for name in NAMES for row in pages.described(name).get("papers", [])]
+    assert {paper for paper, _, _ in rows} == {"000", "001", "002", "003", "004"}
+    assert all(len(row) == 3 and all(row) for row in rows)
+    named = [name for _, _, by in rows for name in re.findall("`([^`]+)`", by)]
+    classes = {name for name in named if name[0].isupper()}
+    kinds = {name for name in named if name[0].islower() and not name.startswith("edgeveil")}
+    modules = {name for name in named if name.startswith("edgeveil.")}
+    assert classes <= set(edgeveil.__all__)
+    assert kinds <= set(KINDS.kinds())
+    assert all(map(importlib.import_module, modules))
+    assert min(map(len, (classes, kinds, modules))) > 0
