@@ -396,10 +396,15 @@ def worst(
     An attack may be wrong about most classes of a label and right about one question, so trust in it is not one number
     for the label: the best of ``TRUST`` ranks the questions, and the worst of them is calibrated by itself.
     """
-    of_trust = (choose._replace(p=Calibration(one, 1 - one).apply(choose.p, prior[choose.y])) for one in TRUST)
+    # Rows of one code, y and label have one answer to each question.
+    each, times = np.unique(np.column_stack([choose.p, choose.y, choose.z]), axis=0, return_counts=True)
+    once = Judged(each[:, :-2], *each[:, -2:].T.astype(np.int64))
+    of_trust = (once._replace(p=Calibration(one, 1 - one).apply(once.p, prior[once.y])) for one in TRUST)
     blocks = [sides[i : i + AT_ONCE] for i in range(0, len(sides), AT_ONCE)]
-    bits = np.max([np.concatenate([_bits(block, part, prior) for block in blocks]) for part in of_trust], axis=0)
-    open_ = np.array([_asked(side, test) for side in sides])
+    bits = np.max([np.concatenate([_bits(block, part, prior, times) for block in blocks]) for part in of_trust], axis=0)
+    # Some y has both answers among the test rows.
+    there = count(test.y, test.z, shape=prior.shape) > 0
+    open_ = ((there @ sides.T) & (there @ ~sides.T)).any(axis=0)
     if not open_.any():
         return None
     # Within y many groupings are the same question: the first of them, whatever rounding says.
@@ -411,7 +416,7 @@ def worst(
     sure = calibration.apply(of_test.p, base[test.y])
     rows = test.y, of_test.z, test.cluster
     gains = attack_metrics.attack_gains(base, sure, test.y)
-    p = sequential_test(gains, *rows, lambda gain: float(gain.mean()), fold=test.fold, rng=rng).p
+    p = sequential_test(gains, *rows, fold=test.fold, rng=rng).p
     area = attack_metrics.area_within_y(of_test.p[:, 1], test.y, of_test.z == 1, test.cluster)
     return Answer(side, area, attack_metrics.bits_beyond(base, sure, *rows), p, float(bits[best]))
 
@@ -422,17 +427,9 @@ def _two(part: Judged, side: np.ndarray) -> Judged:
     return part._replace(p=np.stack([1 - yes, yes], axis=1), z=side[part.z].astype(np.int64))
 
 
-def _bits(sides: np.ndarray, part: Judged, prior: np.ndarray) -> np.ndarray:
-    """Mean bits beyond y of each question, (questions,)."""
+def _bits(sides: np.ndarray, part: Judged, prior: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Mean bits beyond y of each question, (questions,), of rows that there are so many ``times`` (n,)."""
     answer = sides[:, part.z]
     yes, base = (np.clip(table @ sides.T.astype(np.float64), FLOOR, 1 - FLOOR).T for table in (part.p, prior))
     base = base[:, part.y]
-    gains = np.where(answer, np.log2(yes / base), np.log2((1 - yes) / (1 - base)))
-    return gains.mean(axis=1)
-
-
-def _asked(side: np.ndarray, test: Judged) -> bool:
-    """Whether some y has both answers among the test rows."""
-    answer = side[test.z]
-    yes, no = (np.bincount(test.y[answer == one], minlength=int(test.y.max()) + 1) for one in (True, False))
-    return bool(((yes > 0) & (no > 0)).any())
+    return np.average(np.log2(np.where(answer, yes / base, (1 - yes) / (1 - base))), axis=1, weights=times)

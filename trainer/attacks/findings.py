@@ -6,7 +6,7 @@ import hashlib
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, Literal, NamedTuple, cast
 from zipfile import BadZipFile
@@ -16,8 +16,8 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.atomic import atomic_path
 from edgeveil.trainer.attacks import exposure
-from edgeveil.trainer.attacks.problem import Problem, Released
-from edgeveil.trainer.attacks.protocol import Adversary, Attack, Kind
+from edgeveil.trainer.attacks.problem import Problem, Released, keys
+from edgeveil.trainer.attacks.protocol import Adversary, Attack, Kind, Learned
 from edgeveil.trainer.measures import attack_metrics, intervals
 from edgeveil.trainer.measures.attack_metrics import Chance, Permuted
 from edgeveil.trainer.measures.intervals import Interval
@@ -185,10 +185,20 @@ def answers(problem: Problem, attack: Attack, name: str) -> Answers:
     """Ask a trained attack. Raises ``BadInput`` where it does not return probabilities, ``Diverged`` where they are not
     finite."""
     raw = {
-        part: checked(attack.probabilities(rows), rows, problem, name)
+        part: checked(_each_once(attack, rows, problem), rows, problem, name)
         for part, rows in (("choose", problem.choose), ("test", problem.test))
     }
     return Answers(raw, attack.train_samples)
+
+
+def _each_once(attack: Attack, rows: Released, problem: Problem) -> np.ndarray:
+    """What the attack says of the rows; where they are few different ones many times, it is asked about each once."""
+    if not isinstance(attack, Learned) or rows.beside is not None or not problem.few_values:
+        return attack.probabilities(rows)
+    known = [rows.y[:, None].astype(np.float32), *(() if rows.also is None else (rows.also,))]
+    number: dict[bytes, int] = {}
+    which = [number.setdefault(key, len(number)) for key in keys(replace(rows, also=np.concatenate(known, axis=1)))]
+    return attack.probabilities(rows.take(np.unique(which, return_index=True)[1]))[which]
 
 
 def score(

@@ -108,12 +108,13 @@ def parts(
     def within(rows: np.ndarray) -> float | None:
         """What a part itself tells of z is no gain: z is shuffled among its own rows."""
         cluster, fold = taken(test.cluster, rows), taken(test.fold, rows)
-        return sequential_test(gains[rows], test.y[rows], test.z[rows], cluster, _mean, fold=fold, rng=rng).p
+        return sequential_test(gains[rows], test.y[rows], test.z[rows], cluster, fold=fold, rng=rng).p
 
     rows = surest(choose, test, prior)
     sure = part("surest twentieth", "surest", test, rows, prior)
     if sure.rows >= SHOWN_ROWS:
-        sure = sure._replace(p=_of_all(gains, test, lambda gain: _mean(gain[rows]), rng).p)
+        mine = np.isin(np.arange(len(gains)), rows)[:, None]
+        sure = sure._replace(p=_of_all(gains * mine, test, np.mean, rng).p)
     all_parts = [sure]
     if test.cluster is not None:
         all_parts.append(_units(gains, test, rng))
@@ -150,7 +151,7 @@ def _units(gains: np.ndarray, test: Judged, rng: np.random.Generator) -> Part:
         return alone
 
     def statistic(gain: np.ndarray) -> float:
-        return _mean(np.partition(np.bincount(unit, gain) / size, -most)[-most:])
+        return float(np.partition(np.bincount(unit, gain) / size, -most)[-most:].mean())
 
     tested = _of_all(gains, test, statistic, rng)
     gain = gains[np.arange(len(test.z)), test.z]
@@ -164,7 +165,3 @@ def _prior_of(choose: Judged, rows: np.ndarray, prior: np.ndarray) -> np.ndarray
     n = np.bincount(choose.y[rows], minlength=len(prior))[:, None]
     counted = counted_prior(choose.y[rows], choose.z[rows], (prior.shape[0], prior.shape[1]))
     return (n * counted + PRIOR_ROWS * prior) / (n + PRIOR_ROWS)
-
-
-def _mean(values: np.ndarray) -> float:
-    return float(values.mean())

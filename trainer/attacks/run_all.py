@@ -60,37 +60,25 @@ def counting_test(setting: Setting, *, shuffles: int = SHUFFLES, rng: np.random.
         first += len(problem.test)
 
     def gain(z: np.ndarray) -> float:
-        return float(np.concatenate([fold.gains(z) for fold in folds]).mean())
+        return sum(fold.gain(z) for fold in folds) / len(z)
 
     return permuted(gain, test.y, test.z, test.cluster, shuffles=shuffles, rng=rng)
 
 
-class _Cells(NamedTuple):
-    """Rows by their cell, which is y and code (n,), with P(z|y) of each row (n, classes of z)."""
-
-    cell: np.ndarray
-    prior: np.ndarray
-
-    def share(self, counts: np.ndarray, total: np.ndarray, z: np.ndarray, weight: Any) -> np.ndarray:
-        """P(z | y, code) (n,) of the rows' own z (n,), by ``counts`` (cells, classes of z) with ``weight`` rows of
-        P(z|y) added; (w, n) of weights (w, 1). ``total`` (cells,) are sums of ``counts``."""
-        rows = np.arange(len(z))
-        return (counts[self.cell, z] + weight * self.prior[rows, z]) / (total[self.cell] + weight)
-
-
 class _Fold(NamedTuple):
-    """One fold: ``counts`` (cells, classes of z) of rows that keep their z, and rows that shuffle it.
+    """One fold, by cells, which are y and code: ``counts`` (cells, classes of z) of the rows to learn on that keep
+    their z, those of the rows to ``stop`` on, and P(z|y) of each cell, the ``prior``.
 
-    ``cell`` (m,) are those of the rows of other folds, ``place`` (m,) where these stand among all test rows.
+    Of rows that shuffle their z, each times the classes of z, are the cells: ``cell`` (m,) of the rows of other folds,
+    which stand in ``place`` (m,) among all test rows, and ``test`` (n,) of the fold's own, which stand ``at``.
     """
 
     counts: np.ndarray
+    stop: np.ndarray
+    prior: np.ndarray
     cell: np.ndarray
     place: np.ndarray
-    stop: _Cells  # each pair of cell and z once, ``stop_rows`` (n,) times: their z stays
-    stop_z: np.ndarray
-    stop_rows: np.ndarray
-    test: _Cells
+    test: np.ndarray
     at: slice
 
     @classmethod
@@ -107,22 +95,21 @@ class _Fold(NamedTuple):
         order = np.argsort(tested)
         place = order[np.searchsorted(tested, learned, sorter=order) % len(order)]
         moves = tested[place] == learned
-        shape = problem.counted.shape[0] * codes, problem.z_classes
-        counts = count(of_fit[~moves], problem.fit.z[~moves], shape=shape)
-        pairs = of_stop * problem.z_classes + problem.stop.z
-        _, once, times = np.unique(pairs, return_index=True, return_counts=True)
-        stop = _Cells(of_stop[once], problem.base(problem.stop)[once])
-        test, at = _Cells(of_test, problem.base(problem.test)), slice(first, first + len(problem.test))
-        return cls(counts, of_fit[moves], place[moves], stop, problem.stop.z[once], times, test, at)
+        prior, classes = np.repeat(problem.counted, codes, axis=0), problem.z_classes
+        counts = count(of_fit[~moves], problem.fit.z[~moves], shape=prior.shape)
+        stop, at = count(of_stop, problem.stop.z, shape=prior.shape), slice(first, first + len(problem.test))
+        return cls(counts, stop, prior, of_fit[moves] * classes, place[moves], of_test * classes, at)
 
-    def gains(self, z: np.ndarray) -> np.ndarray:
-        """Bits beyond P(z|y) of each row of the fold, were ``z`` (n,) that of all test rows."""
-        counts = self.counts.copy()
-        np.add.at(counts, (self.cell, z[self.place]), 1.0)
-        total, mine = counts.sum(axis=1), z[self.at]
-        losses = -np.log(self.stop.share(counts, total, self.stop_z, np.array(SHRINKAGE)[:, None])) @ self.stop_rows
-        shares = self.test.share(counts, total, mine, SHRINKAGE[int(losses.argmin())])
-        return np.log2(shares / self.test.prior[np.arange(len(mine)), mine])
+    def gain(self, z: np.ndarray) -> float:
+        """Bits beyond P(z|y) of the rows of the fold in all, were ``z`` (n,) that of all test rows."""
+        counts = self.counts + self._counted(self.cell + z[self.place])
+        total = counts.sum(axis=1, keepdims=True)
+        tables = [(counts + weight * self.prior) / (total + weight) for weight in SHRINKAGE]
+        best = max(tables, key=lambda table: (self.stop * np.log(table)).sum())
+        return float((self._counted(self.test + z[self.at]) * np.log2(best / self.prior)).sum())
+
+    def _counted(self, places: np.ndarray) -> np.ndarray:
+        return np.bincount(places, minlength=self.prior.size).reshape(self.prior.shape)
 
 
 # Attribute inference by every adversary on one set of released rows. Knows nothing of bundles, runs or files.

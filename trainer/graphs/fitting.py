@@ -64,10 +64,10 @@ def fit(
         optimizer.apply(tape.gradient(value, model.trainable_variables), model.trainable_variables)
         return value
 
-    trained = tf.function(lambda order: over(order, batch, tensors, descend), autograph=False)
-    judged = tf.function(
-        lambda order: over(order, STOP_BATCH, stopping, partial(judge, training=False)), autograph=False
-    )
+    # Of any length: the last batches of an epoch are fewer, and would be traced anew.
+    function = partial(tf.function, autograph=False, input_signature=[tf.TensorSpec([None], tf.int64)])
+    trained = function(lambda order: over(order, batch, tensors, descend))
+    judged = function(lambda order: over(order, STOP_BATCH, stopping, partial(judge, training=False)))
     best: tuple[float, list[np.ndarray] | None] = (math.inf, None)
     waited = 0
     (order,) = tf.data.Dataset.range(1).map(lambda _: tf.random.shuffle(tf.range(rows, dtype=tf.int64)))
@@ -76,7 +76,7 @@ def fit(
         finite = math.isfinite(total)
         if stopping is not None:
             held_out = int(tf.nest.flatten(stopping)[0].shape[0])
-            value = float(judged(tf.range(held_out)) / held_out)
+            value = float(judged(tf.range(held_out, dtype=tf.int64)) / held_out)
             waited += 1
             if best[1] is None or value < best[0]:
                 best, waited = (value, model.get_weights()), 0

@@ -8,14 +8,14 @@ than no attack at all, and its leak would not show.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy import optimize, special, stats
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.measures.certificate import shuffled_labels
+from edgeveil.trainer.measures.certificate import shuffled_counts, shuffled_labels
 from edgeveil.trainer.measures.intervals import Interval, clipped, count, mean, student, unit_numbers
 
 FLOOR = 1e-6  # the smallest probability an attack may state; bounds the loss of one row at 20 bits
@@ -184,6 +184,7 @@ def _auc(score: np.ndarray, positive: np.ndarray) -> float:
 
 SHUFFLES = 999
 MOST_SHUFFLES, ENOUGH = 2499, 20  # of the sequential test; corrected for a dozen tests, p can still be 1 %
+ROWS_OF_A_KIND, AT_ONCE = 4, 250  # rows with equal gains for which counts are drawn; shuffles drawn together
 Swapped = Literal["rows", "clusters", "rows of clusters"]
 
 
@@ -222,9 +223,10 @@ def permutation_test(
     """
     if not len(z) or shuffles < 1:
         raise BadInput(f"A permutation test needs rows and at least one shuffle; got {len(z)} rows, {shuffles}.")
-    rows = np.arange(len(z))
     gains = attack_gains(prior, probabilities, y)
-    overall = permuted(lambda told: float(gains[rows, told].mean()), y, z, cluster, shuffles=shuffles, rng=rng)
+    strata, swapped = _strata(y, z, cluster)
+    null = _null(np.mean, gains, z, strata, swapped, cluster, shuffles, rng)
+    overall = _judged(float(_gained(gains, z).mean()), list(null), swapped)
     if fold is None:
         return overall
 
@@ -246,12 +248,41 @@ def permuted(
 ) -> Permuted:
     """The same test of any gain: ``gain_of`` gives bits per row, were the rows' z (n,) as given."""
     strata, swapped = _strata(y, z, cluster)
-    gain = gain_of(z)
     labels = shuffled_labels(z, strata, shuffles=shuffles, rng=rng, cluster=cluster)
-    null = np.array([gain_of(shuffled) for shuffled in labels])
+    return _judged(gain_of(z), list(map(gain_of, labels)), swapped)
+
+
+def _judged(gain: float, null: Sequence[float], swapped: Swapped) -> Permuted:
     # Sums of the same numbers in another order differ in their last digits: those are ties.
-    p = (1 + int((null >= gain - 1e-12).sum())) / (1 + shuffles)
-    return Permuted(p, gain, float(np.quantile(null, 0.99)), shuffles, swapped)
+    p = (1 + int((np.array(null) >= gain - 1e-12).sum())) / (1 + len(null))
+    return Permuted(p, gain, float(np.quantile(null, 0.99)), len(null), swapped)
+
+
+def _gained(gains: np.ndarray, z: np.ndarray) -> np.ndarray:
+    return gains.take(np.arange(len(z)) * gains.shape[1] + z)
+
+
+def _null(
+    statistic: Callable[[np.ndarray], float],
+    gains: np.ndarray,
+    z: np.ndarray,
+    strata: np.ndarray,
+    swapped: Swapped,
+    cluster: np.ndarray | None,
+    shuffles: int,
+    rng: np.random.Generator,
+) -> Iterator[float]:
+    """The statistic of each row's gain with z shuffled, ``shuffles`` times. For the mean of few different gains (those
+    of codes) it is drawn how many rows of each have each z: the same law, and no row is touched."""
+    kinds, kind = np.unique(np.column_stack([strata, gains]), axis=0, return_inverse=True)
+    if statistic is not np.mean or swapped == "clusters" or kinds.size * ROWS_OF_A_KIND > gains.size:
+        for labels in shuffled_labels(z, strata, shuffles=shuffles, rng=rng, cluster=cluster):
+            yield float(statistic(_gained(gains, labels)))
+        return
+    for begun in range(0, shuffles, AT_ONCE):
+        at_once = min(AT_ONCE, shuffles - begun)
+        counts = shuffled_counts(kind.reshape(-1), z, kinds[:, 0], shuffles=at_once, classes=gains.shape[1], rng=rng)
+        yield from np.tensordot(counts, kinds[:, 1:], 2) / len(z)
 
 
 class Sequential(NamedTuple):
@@ -266,7 +297,7 @@ def sequential_test(
     y: np.ndarray,
     z: np.ndarray,
     cluster: np.ndarray | None,
-    statistic: Callable[[np.ndarray], float],
+    statistic: Callable[[np.ndarray], float] = np.mean,
     *,
     fold: np.ndarray | None = None,
     most: int = MOST_SHUFFLES,
@@ -278,14 +309,13 @@ def sequential_test(
     have reached the statistic, which keeps the p-value exact (Besag & Clifford 1991) and costs little where nothing
     leaks; or after ``most`` of them. Of a ``fold`` (n,), as in ``permutation_test``, the other rows' gains count as 0.
     """
-    of_row = np.arange(len(z)) * gains.shape[1]
     strata, swapped = _strata(y, z, cluster)
-    observed = statistic(gains.take(of_row + z))
+    observed = float(statistic(_gained(gains, z)))
     null: list[float] = []
     above = 0
-    for shuffled in shuffled_labels(z, strata, shuffles=most, rng=rng, cluster=cluster):
-        null.append(statistic(gains.take(of_row + shuffled)))
-        above += null[-1] >= observed - 1e-12
+    for one in _null(statistic, gains, z, strata, swapped, cluster, most, rng):
+        null.append(one)
+        above += one >= observed - 1e-12
         if above == ENOUGH:
             break
     p = above / len(null) if above == ENOUGH else (1 + above) / (1 + len(null))
@@ -299,7 +329,8 @@ def sequential_test(
                 return statistic(every)
 
             own, longer = None if cluster is None else cluster[mine], most * len(np.unique(fold))
-            of_rows = sequential_test(gains[mine], y[mine], z[mine], own, alone, most=longer, rng=rng).p
+            how = statistic if statistic is np.mean else alone  # the same but for its scale
+            of_rows = sequential_test(gains[mine], y[mine], z[mine], own, how, most=longer, rng=rng).p
             return 1.0 if of_rows is None else of_rows
 
         p = _of_folds(fold, of_fold)

@@ -274,6 +274,27 @@ def shuffled_labels(
         yield shuffled if len(first) == len(z) else shuffled[unit]
 
 
+def shuffled_counts(
+    kind: np.ndarray, z: np.ndarray, stratum: np.ndarray, *, shuffles: int, classes: int, rng: np.random.Generator
+) -> np.ndarray:
+    """How many rows of each ``kind`` (n,) have each z with z shuffled within strata: (shuffles, kinds, classes of z).
+
+    ``stratum`` (kinds,) is that of all rows of a kind. Drawn by their law (multivariate hypergeometric), kind by kind.
+    """
+    counts = np.empty((shuffles, len(stratum), classes), np.int64)
+    rows = np.bincount(kind, minlength=len(stratum))
+    for one in np.unique(stratum):
+        left = np.tile(np.bincount(z[stratum[kind] == one], minlength=classes), (shuffles, 1))
+        for place in np.flatnonzero(stratum == one):
+            wanted = np.full(shuffles, rows[place])
+            for k in range(classes - 1):
+                counts[:, place, k] = rng.hypergeometric(left[:, k], left[:, k + 1 :].sum(axis=1), wanted)
+                wanted -= counts[:, place, k]
+            counts[:, place, -1] = wanted
+            left -= counts[:, place]
+    return counts
+
+
 # Bits about z that codes tell beyond y, over those of a null, with a bootstrap interval by unit.
 #
 # The counted I(c'; z | y) is biased upwards: noise looks like information. The mean over shuffles of z is that bias

@@ -39,7 +39,6 @@ def rate(hits: np.ndarray, cluster: np.ndarray | None = None) -> Interval:
     if cluster is None:
         return Interval(p, *wilson(p, len(hits)))
     units = len(np.unique(cluster))
-    units = len(np.unique(cluster))
     if units < 2:
         return Interval(p, 0.0, 1.0)
     if p in (0.0, 1.0):

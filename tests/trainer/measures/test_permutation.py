@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
+
 import numpy as np
 import pytest
+from scipy import stats
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.measures.attack_metrics import attack_gains, permutation_test, sequential_test
+from edgeveil.trainer.measures.certificate import shuffled_counts
+from edgeveil.trainer.measures.intervals import count
 from tests.support.once import nightly_but
 
 PRIOR = np.array([[0.6, 0.4], [0.4, 0.6]])
@@ -119,3 +125,28 @@ def test_nothing_to_test_is_refused():
     empty = np.empty(0, int)
     with pytest.raises(BadInput, match="needs rows"):
         permutation_test(PRIOR, np.empty((0, 2)), empty, empty, rng=np.random.default_rng(0))
+
+
+def test_drawn_counts_have_the_law_of_shuffled_rows():
+    """Every order of z within its stratum is as likely: all are listed, and drawn counts follow them."""
+    kind, z, stratum = np.array([0, 0, 1, 2, 2, 2]), np.array([0, 1, 2, 0, 0, 1]), np.array([0, 0, 1])
+    orders = [(*a, *b) for a in itertools.permutations(z[:3].tolist()) for b in itertools.permutations(z[3:].tolist())]
+    expected = Counter(count(kind, np.array(one), shape=(3, 3)).astype(int).tobytes() for one in orders)
+    rng = np.random.default_rng(0)
+    drawn = shuffled_counts(kind, z, stratum, shuffles=6000, classes=3, rng=rng)
+    found = Counter(one.tobytes() for one in drawn)
+    assert set(found) == set(expected)
+    shares = [6000 * times / len(orders) for times in expected.values()]
+    assert stats.chisquare([found[one] for one in expected], shares).pvalue > 0.001
+
+
+def test_few_different_gains_are_tested_by_counts_as_by_rows():
+    """The mean over rows, and the same by a function that touches them: p and the null's end agree but for chance."""
+    rng = np.random.default_rng(1)
+    code, y = rng.integers(0, 6, 3000), rng.integers(0, 2, 3000)
+    z = (rng.random(3000) < PRIOR[y, 1]).astype(int)
+    p = np.array([[0.6, 0.4], [0.5, 0.5], [0.4, 0.6]])[code % 3]
+    gains = attack_gains(PRIOR, p, y)
+    by_counts = sequential_test(gains, y, z, None, most=4000, rng=rng).p
+    by_rows = sequential_test(gains, y, z, None, lambda gain: float(gain.mean()), most=4000, rng=rng).p
+    assert abs(by_counts - by_rows) < 0.25 * (by_counts + by_rows)

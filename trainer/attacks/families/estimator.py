@@ -21,8 +21,8 @@ def behind(view: View, model: Any, problem: Problem, rows: int) -> Learned:
 
 
 def predicted(model: Any, x: np.ndarray, z_classes: int) -> np.ndarray:
-    """P(z | x), (n, ``z_classes``), of a fitted classifier; a z that was not in training gets 0."""
-    out = np.zeros((len(x), z_classes))
+    """P(z | x), (n, ``z_classes``), of a fitted classifier, also of a sparse x; a z not in training gets 0."""
+    out = np.zeros((x.shape[0], z_classes))
     out[:, model.classes_] = model.predict_proba(x)
     return out
 

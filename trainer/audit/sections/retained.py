@@ -80,15 +80,15 @@ def properties(dataset: Dataset, *, named: Sequence[str] = ()) -> list[Property]
 
 @dataclass(frozen=True)
 class Shown:
-    """Samples in the unit cube (n, *shape), or raw where there is none, and the rows of the data set they are of."""
+    """Raw samples x (n, *shape), or what is sent in their place, and the rows of the data set they are of."""
 
-    u: np.ndarray
+    x: np.ndarray
     rows: np.ndarray
 
     def at_most(self, n: int, rng: np.random.Generator) -> Shown:
         """``n`` of them at random, or all."""
         chosen = rng.permutation(len(self.rows))[:n]
-        return Shown(self.u[chosen], self.rows[chosen])
+        return Shown(self.x[chosen], self.rows[chosen])
 
 
 class Reader:
@@ -105,11 +105,11 @@ class Reader:
         for i, p in enumerate(known):
             values = p.values[given.rows]
             targets[f"p{i}"] = values if p.classes else ((values - values.mean()) / max(values.std(), 1e-9))[:, None]
-        self._answers = _trained(dataset, given.u, targets, units, effort, seed, losses=losses, decay=True)
+        self._answers = _trained(dataset, given.x, targets, units, effort, seed, losses=losses, decay=True)
 
     def read(self, shown: Shown) -> dict[str, np.ndarray]:
         """y (n,) class numbers and every property (n,), class numbers or standardised values, as predicted."""
-        answers = self._answers(shown.u)
+        answers = self._answers(shown.x)
         predictions = {"y": answers["y"].argmax(axis=1)}
         for i, p in enumerate(self._known):
             predictions[p.name] = answers[f"p{i}"].argmax(axis=1) if p.classes else answers[f"p{i}"][:, 0]
@@ -139,16 +139,16 @@ def discriminator_accuracy(
     for a, b in zip(real, made, strict=True):
         n = min(len(a.rows), len(b.rows), effort.rows // 2)
         a, b = a.at_most(n, rng), b.at_most(n, rng)
-        sides.append((np.concatenate([a.u, b.u]), np.repeat([0, 1], n), np.concatenate([a.rows, b.rows])))
-    (u, side, _), (u_test, side_test, rows) = sides
-    order = rng.permutation(len(u))
-    answers = _trained(dataset, u[order], {"made": side[order]}, {"made": 2}, effort, seed)
-    return intervals.rate(answers(u_test)["made"].argmax(axis=1) == side_test, taken(dataset.cluster, rows))
+        sides.append((np.concatenate([a.x, b.x]), np.repeat([0, 1], n), np.concatenate([a.rows, b.rows])))
+    (x, side, _), (x_test, side_test, rows) = sides
+    order = rng.permutation(len(x))
+    answers = _trained(dataset, x[order], {"made": side[order]}, {"made": 2}, effort, seed)
+    return intervals.rate(answers(x_test)["made"].argmax(axis=1) == side_test, taken(dataset.cluster, rows))
 
 
 def _trained(
     dataset: Dataset,
-    u: np.ndarray,
+    x: np.ndarray,
     targets: Mapping[str, np.ndarray],
     units: Mapping[str, int],
     effort: Effort,
@@ -157,7 +157,7 @@ def _trained(
     losses: Mapping[str, Any] | None = None,
     decay: bool = False,
 ) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
-    """A network that learned ``targets`` (n, ...), of so many ``units`` each, of samples u (n, ...): what it answers.
+    """A network that learned ``targets`` (n, ...), of so many ``units`` each, of samples x (n, ...): what it answers.
 
     Targets are class numbers, but for those that ``losses`` have. ``decay``: the rate goes down to 0.
     """
@@ -167,20 +167,20 @@ def _trained(
 
     mean, scale = _scaling(dataset)
 
-    def inputs(u: np.ndarray) -> np.ndarray:
-        return np.asarray(((u - mean) * scale).astype(np.float32))
+    def inputs(x: np.ndarray) -> np.ndarray:
+        return np.asarray(((dataset.unit(x) - mean) * scale).astype(np.float32))
 
     keras.utils.set_random_seed(seed)
     model = reader(dataset.input.shape, dict(units))
     entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     loss = fitting.total({**dict.fromkeys(targets, entropy), **(losses or {})})
-    batch = int(np.clip(len(u) // 40, 16, 64))
-    steps = effort.epochs * -(-len(u) // batch)
+    batch = int(np.clip(len(x) // 40, 16, 64))
+    steps = effort.epochs * -(-len(x) // batch)
     adam = keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(2e-3, steps) if decay else 2e-3)
-    fitting.fit(model, inputs(u), dict(targets), loss, adam, batch=batch, epochs=effort.epochs)
+    fitting.fit(model, inputs(x), dict(targets), loss, adam, batch=batch, epochs=effort.epochs)
 
-    def answers(u: np.ndarray) -> dict[str, np.ndarray]:
-        pieces = [model(inputs(u[i : i + 2048]), training=False) for i in range(0, len(u), 2048)]
+    def answers(x: np.ndarray) -> dict[str, np.ndarray]:
+        pieces = [model(inputs(x[i : i + 2048]), training=False) for i in range(0, len(x), 2048)]
         return {name: np.concatenate([np.asarray(piece[name]) for piece in pieces]) for name in pieces[0]}
 
     return answers
@@ -272,14 +272,14 @@ class Asked:
     def side(self, shown: Mapping[str, Shown], of: str) -> Iterator[Finding]:
         """What samples made of the raw ones are good for: a reader learns on them, and a discriminator."""
         dataset, effort = self.dataset, EFFORT[self.budget]
-        clean = Shown(dataset.unit(dataset.part("test").x), dataset.slices.test)
+        clean = Shown(dataset.part("test").x, dataset.slices.test)
         reader = Reader(dataset, shown["learn"], self.known, effort, self.seed)
         # Real samples to learn on are of the first slice, made ones of the second: no row is seen as both.
-        first = Shown(dataset.unit(dataset.part("classifiers").x), dataset.slices.classifiers)
+        first = Shown(dataset.part("classifiers").x, dataset.slices.classifiers)
         half = len(clean.rows) // 2
         order = np.random.default_rng([self.seed, 8]).permutation(len(clean.rows))
         real, perturbed = (
-            Shown(of.u[rows], of.rows[rows]) for of, rows in ((clean, order[:half]), (shown["test"], order[half:]))
+            Shown(of.x[rows], of.rows[rows]) for of, rows in ((clean, order[:half]), (shown["test"], order[half:]))
         )
         yield from self.answered(reader.score(clean), "trained on it", of, TRAINED)
         # Of what is sent y has its readers.
@@ -294,10 +294,11 @@ def section(asked: Asked, frames: np.ndarray) -> list[Finding]:
     """What the released frames (n, ...) of the rows of all slices, in their order, are still good for."""
     dataset = asked.dataset
     shown, test = _by_slice(dataset, frames), dataset.part("test")
-    moved = (dataset.unit(test.x) - shown["test"].u).reshape(len(test), -1)
+    sent = dataset.unit(shown["test"].x)
+    moved = (dataset.unit(test.x) - sent).reshape(len(test), -1)
     by_property = correlations(dataset, test, frames[-len(test) :], named=asked.named)
     distance = intervals.mean(np.linalg.norm(moved, axis=1), test.cluster)
-    alike = {"distance": distance, **_similarity(dataset, test, shown["test"].u, asked.seed)}
+    alike = {"distance": distance, **_similarity(dataset, test, sent, asked.seed)}
     facts: dict[str, Any] = {"null": 0.0, "text": KEPT, "more": KIND}
     return [
         *asked.side(shown, SENT),
@@ -349,8 +350,8 @@ def correlations(
 
 
 def _by_slice(dataset: Dataset, frames: np.ndarray) -> dict[str, Shown]:
-    rows, u = dataset.slices.rows(), dataset.unit(frames)
-    return {name: Shown(u[at], rows[at]) for name, at in places(dataset)._asdict().items()}
+    rows, frames = dataset.slices.rows(), frames.reshape((-1, *dataset.input.shape))
+    return {name: Shown(frames[at], rows[at]) for name, at in places(dataset)._asdict().items()}
 
 
 def _similarity(dataset: Dataset, test: Part, u: np.ndarray, seed: int) -> dict[str, Interval]:
