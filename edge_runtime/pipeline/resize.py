@@ -99,9 +99,8 @@ def _wide(dtype: np.dtype, times: int) -> np.dtype:
 def gray(picture: np.ndarray) -> np.ndarray:
     """The luma of a picture (height, width, 3) of RGB, uint8: weights of BT.601 in 256ths, rounded down."""
     cv2 = sys.modules.get("cv2")  # numpy takes three times as long over channels that are not apart
-    red, green, blue = (
-        one.astype(np.uint16) for one in (np.moveaxis(picture, 2, 0) if cv2 is None else cv2.split(np.ascontiguousarray(picture)))
-    )
+    apart = np.moveaxis(picture, 2, 0) if cv2 is None else cv2.split(np.ascontiguousarray(picture))
+    red, green, blue = (one.astype(np.uint16) for one in apart)
     red *= RED
     green *= GREEN
     blue *= BLUE
