@@ -186,11 +186,12 @@ def one_thread() -> None:
 
 def opencv() -> Any:
     """The OpenCV module; raises ``Missing``."""
+    loaded = sys.modules.get("cv2")
+    if loaded is not None:
+        return loaded
     os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(MOST_PIXELS))  # it reads this when it is loaded
-    loaded = "cv2" in sys.modules
     cv2 = load("cv2", "pictures are read by OpenCV", "opencv")
-    if not loaded:
-        cv2.setNumThreads(1)  # its threads wait by computing, and one picture gives them little to share
+    cv2.setNumThreads(1)  # its threads wait by computing, and one picture gives them little to share
     return cv2
 
 
@@ -200,7 +201,8 @@ def decoded(data: bytes) -> Any:
     A JPEG that was cut short is none: OpenCV fills the rest with gray.
     """
     cv2 = opencv()
-    if data[:3] == b"\xff\xd8\xff" and data.rfind(b"\xff\xd9") < data.rfind(b"\xff\xda"):  # no end after its last scan
+    whole = data[:3] != b"\xff\xd8\xff" or data.endswith(b"\xff\xd9")  # else other bytes may follow the end
+    if not whole and data.rfind(b"\xff\xd9") < data.rfind(b"\xff\xda"):  # no end after its last scan
         return None
     try:
         return cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED) if data else None

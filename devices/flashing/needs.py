@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -63,19 +63,20 @@ class Need:
         reason, cure = explain(name, text)
         return reason, cure or ("look there why" if reason else "")
 
-    def cured(self, profile: Profile, facts: Facts | None = None) -> str:
-        """What to do on a board of that profile, as a sentence without its full stop; ``facts`` are None for a card."""
+    def cured(self, profile: Profile, facts: Facts | None = None, wants: Sequence[Need] = ()) -> str:
+        """What to do on a board of that profile, as a sentence without its full stop; ``facts`` are None for a card.
+
+        ``wants`` are all needs: one command collects the wheels of those that are missing.
+        """
         if self.test.startswith("receiver:") and facts is not None:
             return self._answer(facts)[1]
         if not self.library:
             return self.cure
         board = facts.board if facts is not None else next(iter(profile.models), None)
-        version = (facts.python if facts is not None else profile.python).split(".")[:2]
         text = late_imports.cure(self.library, board)
-        if not offered(self.library, profile.architecture, ".".join(version)):
+        if not offered(self.library, profile.architecture, python_of(profile, facts)):
             return text
-        python = "" if ".".join(version) == profile.python else f" --python {'.'.join(version)}"
-        wheels = f"edgeveil board wheels {profile.name}{python} --with {self.of.partition(':')[0]} --out DIR"
+        wheels = wheels_command(profile, facts, wants or [self])
         return f"{text}; or collect wheels with it ({wheels}) and give them with --wheels"
 
 
@@ -102,6 +103,20 @@ def offered(library: str, architecture: str, python: str) -> bool:
     """Whether `board wheels` collects the library for a board."""
     one = COLLECTED.get(library)
     return one is not None and Version(python) >= Version(one.python) and (one.bits_32 or architecture != "armv7l")
+
+
+def python_of(profile: Profile, facts: Facts | None) -> str:
+    """The board's Python, as 3.11; that of the profile where the board is not known."""
+    return ".".join((facts.python if facts is not None else profile.python).split(".")[:2])
+
+
+def wheels_command(profile: Profile, facts: Facts | None, wants: Sequence[Need]) -> str:
+    """The one command that collects the interpreter's wheels, and those of all ``wants`` that the board lacks."""
+    python = python_of(profile, facts)
+    lacking = [need for need in wants if need.library and (facts is None or need.state(facts))]
+    more = {need.of.partition(":")[0] for need in lacking if offered(need.library, profile.architecture, python)}
+    words = ["" if python == profile.python else f" --python {python}", *(f" --with {one}" for one in sorted(more))]
+    return f"edgeveil board wheels {profile.name}{''.join(words)} --out wheels"
 
 
 def of_wanted(wanted: Wanted, service: Service) -> list[Need]:
@@ -157,7 +172,7 @@ def check_needs(needs: list[Need], facts: Facts, profile: Profile, brought: Mapp
             used = True
         elif why:
             state = f"it is {why}" if why == "missing" else f"it is there, and {why}" if need.library else why
-            cured = need.cured(profile, facts)
+            cured = need.cured(profile, facts, needs)
             raise Refused("needs", f"{need.what} was expected on the board, for {need.of}; {state}. {cured}.")
     return used
 

@@ -42,9 +42,9 @@ def place(
     """The best artefact of the bundle on this board, on its accelerator if everything for it is there."""
     if _version(facts.python) < OLDEST_PYTHON:
         raise Refused("python", f"Python 3.6 or later was expected on the board; it has {facts.python}. Install one.")
-    artefact, backend, needs_wheels = _interpreter(facts, bundle, profile, wheels)
-    brought = wheels.interpreters if wheels is not None and _fit(wheels, facts) else {}
     wants = needs.of_wanted(wanted, profile.service)
+    artefact, backend, needs_wheels = _interpreter(facts, bundle, profile, wheels, wants)
+    brought = wheels.interpreters if wheels is not None and _fit(wheels, facts) else {}
     if needs.check_needs(wants, facts, profile, brought) and not needs_wheels:
         needs_wheels = True
         replaced = facts.edgeveil is not None and bool(facts.edgeveil.wheels)
@@ -53,7 +53,7 @@ def place(
             raise Refused(
                 "needs",
                 f"{backend.name} was expected in the wheels too, which replace the board's earlier wheels. Collect "
-                f"all: edgeveil board wheels {profile.name} {more} --out DIR.",
+                f"all: edgeveil board wheels {profile.name} {more} --out wheels.",
             )
     if needs_wheels and wheels is not None:
         needs.check_numpy(wants, facts, profile, wheels)
@@ -76,17 +76,18 @@ def place(
 
 
 def _interpreter(
-    facts: Facts, bundle: BundleFacts, profile: Profile, wheels: Wheels | None
+    facts: Facts, bundle: BundleFacts, profile: Profile, wheels: Wheels | None, wants: list[needs.Need]
 ) -> tuple[str, Backend, bool]:
     """The artefact, the backend that runs it, and whether that needs the wheels."""
     brought: Mapping[str, str] = wheels.interpreters if wheels is not None and _fit(wheels, facts) else {}
+    collect = needs.wheels_command(profile, facts, wants)
     numpy_there = "numpy" in facts.interpreters
     if not numpy_there and "numpy" not in brought:
         why = f"it does not load ({facts.failed['numpy']})" if "numpy" in facts.failed else "there is none"
         raise Refused(
             "no-numpy",
             f"numpy was expected on the board for Python {facts.python}; {why}. Install python3-numpy "
-            f"there, or collect wheels (edgeveil board wheels {profile.name} --out DIR) and give them with --wheels.",
+            f"there, or collect wheels ({collect}) and give them with --wheels.",
         )
     if not bundle.artefacts:
         return NO_MODEL, profile.backends[0], not numpy_there
@@ -101,7 +102,7 @@ def _interpreter(
                     continue
                 if fits_driver(facts, backend):
                     return artefact, backend, not installed or not numpy_there
-    _refuse_interpreters(facts, profile, possible, wheels)
+    _refuse_interpreters(facts, profile, possible, wheels, collect)
 
 
 def _has_what_it_runs(facts: Facts, bundle: BundleFacts, artefact: str, backend: Backend) -> bool:
@@ -204,7 +205,9 @@ def compiled_artefact(
     return artefact
 
 
-def _refuse_interpreters(facts: Facts, profile: Profile, possible: list[str], wheels: Wheels | None) -> NoReturn:
+def _refuse_interpreters(
+    facts: Facts, profile: Profile, possible: list[str], wheels: Wheels | None, collect: str
+) -> NoReturn:
     wanted = [
         f"{b.name} {b.versions}" + (f" with libedgetpu {' or '.join(b.driver)}" if b.driver else "")
         for b in profile.backends
@@ -218,12 +221,9 @@ def _refuse_interpreters(facts: Facts, profile: Profile, possible: list[str], wh
         came += f", and the wheels given are for {wheels.architecture} and Python {wheels.python}, not for " + (
             f"{facts.architecture} and {facts.python}"
         )
-    version = ".".join(facts.python.split(".")[:2])
+    version = needs.python_of(profile, facts)
     unavailable = next((one.unavailable for one in profile.install if one.python == version), None)
-    more = "" if version == profile.python else f" --python {version}"
-    cure = (
-        f"Collect its wheels with edgeveil board wheels {profile.name}{more} --out DIR and give them with --wheels DIR"
-    )
+    cure = f"Collect its wheels with {collect} and give them with --wheels wheels"
     cure = f"{unavailable[:1].upper()}{unavailable[1:]}" if unavailable else cure
     raise Refused(
         "no-interpreter", f"An interpreter was expected on the board ({' or '.join(wanted)}); {came}. {cure}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from packaging.version import Version
@@ -29,8 +29,14 @@ class Finding:
 
 def findings(facts: Facts, profile: Profile, wants: Sequence[needs.Need] = ()) -> list[Finding]:
     """All findings, in the order in which a person would cure them. ``wants`` are the needs of source and sinks."""
-    rows = [*_system(facts, profile), *_python(facts, profile), *_accelerator(facts, profile), *_rights(facts)]
-    return [*rows, *(_needed(facts, profile, wants))]
+    rows = [*_system(facts, profile), *_python(facts, profile, wants)]
+    rows += [*_accelerator(facts, profile), *_rights(facts), *_needed(facts, profile, wants)]
+    command, met = needs.wheels_command(profile, facts, wants), False
+    for place, row in enumerate(rows):
+        if row.cure and command in row.cure:
+            rows[place] = replace(row, cure=row.cure.replace(command, "the same wheels")) if met else row
+            met = True
+    return rows
 
 
 def wanted_needs(wanted: Wanted, profile: Profile) -> list[needs.Need]:
@@ -45,7 +51,7 @@ def wanted_needs(wanted: Wanted, profile: Profile) -> list[needs.Need]:
 def _needed(facts: Facts, profile: Profile, wants: Sequence[needs.Need]) -> Iterator[Finding]:
     for need in wants:
         why = need.state(facts)
-        yield Finding(f"{need.what} for {need.of}", why or "there", need.cured(profile, facts) if why else None)
+        yield Finding(f"{need.what} for {need.of}", why or "there", need.cured(profile, facts, wants) if why else None)
 
 
 def _system(facts: Facts, profile: Profile) -> Iterator[Finding]:
@@ -68,12 +74,12 @@ def _system(facts: Facts, profile: Profile) -> Iterator[Finding]:
             yield Finding(one["folder"], f"{one['free_bytes'] // 2**20} MiB free", "make room there")
 
 
-def _python(facts: Facts, profile: Profile) -> Iterator[Finding]:
+def _python(facts: Facts, profile: Profile, wants: Sequence[needs.Need]) -> Iterator[Finding]:
     version = ".".join(facts.python.split(".")[:2])
     old = Version(version) < OLDEST_PYTHON
     yield Finding("Python", facts.python, "install Python 3.6 or later" if old else None)
     recipe = next((one for one in profile.install if one.python == version), None)
-    wheels = _wheels(profile, recipe, version)
+    wheels = _wheels(facts, profile, recipe, wants)
     if "numpy" in facts.interpreters:
         yield Finding("numpy", facts.interpreters["numpy"])
     else:
@@ -88,8 +94,9 @@ def _python(facts: Facts, profile: Profile) -> Iterator[Finding]:
     yield Finding("interpreter", text, None if usable else wheels)
 
 
-def _wheels(profile: Profile, recipe: Install | None, version: str) -> str:
+def _wheels(facts: Facts, profile: Profile, recipe: Install | None, wants: Sequence[needs.Need]) -> str:
     if recipe is None:
+        version = needs.python_of(profile, facts)
         known = ", ".join(one.python for one in profile.install) or "none"
         cure = "use that system, or --with of edgeveil board wheels"
         return f"no recipe for Python {version} (there is one for {known}): {cure}"
@@ -97,8 +104,7 @@ def _wheels(profile: Profile, recipe: Install | None, version: str) -> str:
         return recipe.unavailable
     if not recipe.packages:
         return f"sudo apt-get install {' '.join(recipe.system)}"
-    more = "" if version == profile.python else f" --python {version}"
-    return f"edgeveil board wheels {profile.name}{more} --out wheels, then edgeveil flash ... --wheels wheels"
+    return needs.wheels_command(profile, facts, wants) + ", then edgeveil flash ... --wheels wheels"
 
 
 def _accelerator(facts: Facts, profile: Profile) -> Iterator[Finding]:

@@ -147,14 +147,15 @@ class Facts:
         system = f"{self.system or 'unknown'}, {self.architecture}, {self.bits} bits, glibc {self.glibc or 'none'}"
         space = f"{self.free_bytes / 1e6:.0f} MB free" + (", READ-ONLY" if self.read_only else "")
         space += f", IN MEMORY ({self.volatile}): gone at the next boot" if self.volatile else ""
-        broken = [f"{name} does NOT load ({why})" for name, why in self.failed.items()]
-        loaded = [f"{name} {version}" for name, version in self.interpreters.items()]
+        packages = {name: f"{name} {version}" for name, version in self.interpreters.items()}
+        packages |= {name: f"{name} does NOT load ({why})" for name, why in self.failed.items()}
         lines = {
             "board": self.board or "does not say",
             "system": system,
             "python": self.python,
             "space": space,
-            "interpreters": ", ".join(loaded + broken) or "none",
+            "interpreters": ", ".join(text for name, text in packages.items() if name not in LIBRARIES) or "none",
+            "libraries": ", ".join(text for name, text in packages.items() if name in LIBRARIES) or "none",
             "accelerators": ", ".join(self.devices) or "none that they can use",
             "rights": f"{'may' if self.sudo else 'may NOT'} sudo, systemd {'runs' if self.systemd else 'does not run'}",
             "edgeveil": release + (", its service is installed" if installed is not None and installed.service else ""),

@@ -158,6 +158,7 @@ class RecordReader(object):
                 return
             # A record cut short by the end of its writer is discarded.
             self.ended = not count
+            drained = count < len(space) - self._held
             self._held += count
             whole = self._held // size
             arrived = bytes(space[: whole * size])
@@ -165,6 +166,8 @@ class RecordReader(object):
             space[:left], self._held = bytes(space[whole * size : self._held]), left
             for offset in range(0, whole * size, size):
                 yield self._layout.unpack(arrived[offset : offset + size] if whole > 1 else arrived)
+            if whole and drained:
+                return  # to read once more would only say that there is no more
             most -= whole
 
 

@@ -99,6 +99,7 @@ def done_within(work: Callable[[], None], seconds: float) -> Tuple[bool, List[Ba
 
 
 DRAIN_S = 5.0  # from SIGTERM to the end of the process
+WAIT_S = 0.25  # the longest turn of the loop
 PAGES_EVERY_S = 0.2
 OPEN_MARGIN_S = 60.0  # for the processes to start, and the camera to open
 
@@ -228,8 +229,8 @@ class Service(object):
                 self._manager.stopping()
                 self.log.say("stop", message="finishing the current frames")
                 self.link.stop()
-            self._wait(woken, now)
-            for event in self.link.poll():
+            ready = self._wait(woken)
+            for event in self.link.poll(ready):
                 self._handle_event(event)
             # Before the records: their number must not delay a tick. None follows a request to stop, however long the
             # inside takes to end.
@@ -238,7 +239,7 @@ class Service(object):
                 if self.counts is not None:
                     self.counts.tick(self.emission.number - 1, tick_ns)
                 self._update_pages(now)
-            if not self._ticking or self.emission.quiet_s() > 0:
+            if ready and (not self._ticking or self.emission.quiet_s() > 0):
                 for record in self.link.records():
                     self._handle_record(record)
             self._begin()
@@ -257,15 +258,23 @@ class Service(object):
     def _ticking(self) -> bool:
         return self.begun and self._emitting
 
-    def _wait(self, woken: int, now: float) -> None:
-        """Wait for the inside or a signal; from the slack before a tick on, for the tick or a signal."""
-        handles, until = self.link.handles(), 0.25
-        if self._ticking:
-            until = self.emission.quiet_s()
-            if until <= 0:
-                handles, until = [], self.emission.due_s() - now
-        if woken in select.select(handles + [woken], [], [], min(max(until, 0.0), 0.25))[0]:
+    def _wait(self, woken: int) -> List[int]:
+        """Wait for the inside or a signal; from the slack before a tick on, for the tick, a note or a signal.
+
+        Returns the descriptors of the inside that have something. A turn of the loop costs as much as a record.
+        """
+        ready: List[int] = []
+        until_s = self.emission.quiet_s() if self._ticking else WAIT_S
+        if until_s > 0:
+            ready = select.select(self.link.handles() + [woken], [], [], min(until_s, WAIT_S))[0]
+        if not ready and self._ticking and self.emission.quiet_s() <= 0:
+            until_s = self.emission.due_s() - self.clock()
+            handles = self.link.handles(records=False) + [woken]
+            ready = select.select(handles, [], [], min(max(until_s, 0.0), WAIT_S))[0]
+        if woken in ready:
             os.read(woken, 64)
+            ready.remove(woken)
+        return ready
 
     def _should_stop(self, now: float) -> bool:
         if signal.SIGTERM in self._signals or signal.SIGINT in self._signals:

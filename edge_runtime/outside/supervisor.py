@@ -50,9 +50,9 @@ class InsideLink(object):
         self._records, self._notes, self._text = -1, -1, b""
         self._reader: Optional[RecordReader] = None
 
-    def handles(self) -> List[int]:
-        """The descriptors to wait for, for reading."""
-        return [handle for handle in (self._records, self._notes) if handle >= 0]
+    def handles(self, *, records: bool = True) -> List[int]:
+        """The descriptors to wait for, for reading; without ``records``, that of the notes."""
+        return [handle for handle in (self._records if records else -1, self._notes) if handle >= 0]
 
     def records(self) -> Iterator[Union[Record, Counted]]:
         """The records that have come. After a broken record, nothing more is read from that inside."""
@@ -204,12 +204,12 @@ class Supervisor(InsideLink):
             process.wait()
         self._feeding = []
 
-    def poll(self) -> List[Event]:
+    def poll(self, ready: Sequence[int]) -> List[Event]:
         """The notes of the inside since the last call. Kills one that hangs, and restarts it when that is due.
 
-        Raises ``InsideFailed`` if none can run.
+        ``ready`` are those of its descriptors that have something. Raises ``InsideFailed`` if none can run.
         """
-        events = self._listen()
+        events = self._listen() if self._notes in ready else []
         now = self._clock()
         if self._process is None:
             if self._again_s is not None and now >= self._again_s and not self.ended:
@@ -222,7 +222,7 @@ class Supervisor(InsideLink):
             self._owner.say("hang", message="the inside hung; it is killed and restarted")
             self._kill()
         # Its last records are still in the pipe: read them before handling its end.
-        if self._process.poll() is not None and (self._reader is None or self._reader.ended):
+        if (self._reader is None or self._reader.ended) and self._process.poll() is not None:
             events += self._listen()
             self._handle_end(self._process.returncode, now)
         return events
@@ -379,9 +379,9 @@ class ExternalInside(InsideLink):
         self._open_records()
         self._notes = open_for_outside(self._folder, NOTES)
 
-    def poll(self) -> List[Event]:
+    def poll(self, ready: Sequence[int]) -> List[Event]:
         """As ``Supervisor``; here it raises nothing."""
-        events = self._read_notes()
+        events = self._read_notes() if self._notes in ready else []
         if events is None:
             os.close(self._notes)
             self._notes = open_for_outside(self._folder, NOTES)

@@ -50,24 +50,35 @@ class Newest(object):
 
 
 class Handoff(object):
-    """A slot for one item that loses nothing: ``put`` waits until the item before has been taken."""
+    """A slot for one item that loses nothing: ``put`` waits until the item before has been taken. One thread puts.
+
+    ``idle`` is whether the thread that takes has come back for the next item after all that it was given.
+    """
 
     def __init__(self) -> None:
         # A queue's conditions would cost more than a small model.
         self._free, self._there = threading.Lock(), threading.Lock()
         self._there.acquire()
         self._item: Any = None
+        self._given, self._done = 0, -1  # each of them is changed by one thread
+
+    @property
+    def idle(self) -> bool:
+        """See the class; for the thread that puts."""
+        return self._given == self._done
 
     def put(self, item: Any, timeout_s: float) -> bool:
         """Store ``item``; False if the slot was not free in time."""
         if not self._free.acquire(timeout=timeout_s):
             return False
+        self._given += 1
         self._item = item
         self._there.release()
         return True
 
     def get(self) -> Any:
         """Wait for the next item and take it."""
+        self._done += 1
         self._there.acquire()
         item, self._item = self._item, None
         self._free.release()

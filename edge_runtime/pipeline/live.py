@@ -283,8 +283,8 @@ class LiveLoop(object):
     # perturbing
 
     def _infer_sets(self) -> None:
-        # A set is handed off just before inference of the next one, which releases the GIL for the sending thread, or
-        # at once if there is no next one yet.
+        # A set is handed off just before inference of the next one, which releases the GIL for the sending thread. If
+        # there is no next one yet, this thread sends it itself: to wake another one costs more than to send.
         done: Optional[_FrameSet] = None
         tokens = _Tokens(self._schedule.tick_s, self._clock())
         checked = self._clock()
@@ -298,13 +298,13 @@ class LiveLoop(object):
                 self._counters.add("rechecks")
                 checked = self._clock()
             if wait_s > 0:
-                self._hand_off(done)
+                self._finish(done)
                 done = None
                 self._stopping.wait(min(wait_s, _WAIT_S))
                 continue
             one = self._newest.take(0)
             if one is None:
-                self._hand_off(done)
+                self._finish(done)
                 done = None
                 self._perturber.draw_ahead()
                 one = self._newest.take(_WAIT_S)
@@ -329,6 +329,13 @@ class LiveLoop(object):
         """Forget tracks that ended in or before this frame: in later frames their numbers belong to other people."""
         while self._ended_tracks and self._ended_tracks[0][0] <= one.came_s:
             self._perturber.forget(self._ended_tracks.popleft()[1])
+
+    def _finish(self, one: Optional[_FrameSet]) -> None:
+        """Send a set when no other one waits for the model, in order. A promise's reports have their own times."""
+        if one is None or self._promises or not self._made.idle:
+            self._hand_off(one)
+        else:
+            self._postprocess(one)
 
     def _hand_off(self, one: Optional[_FrameSet]) -> None:
         """Pass a set to the sending thread, which may wait for a slow reader, or has ended without one."""

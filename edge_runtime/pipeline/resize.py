@@ -1,9 +1,10 @@
-"""Resizes pictures with numpy alone: the same bytes in training and on every board, at about OpenCV's speed.
+"""Resizes pictures with numpy: the same bytes in training and on every board, at about OpenCV's speed.
 
 ``area`` takes means, exactly: sums of whole numbers, divided once. A float sum would depend on the order in which a
 BLAS or OpenCV adds.
 """
 
+import sys
 from math import gcd
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
@@ -97,11 +98,16 @@ def _wide(dtype: np.dtype, times: int) -> np.dtype:
 
 def gray(picture: np.ndarray) -> np.ndarray:
     """The luma of a picture (height, width, 3) of RGB, uint8: weights of BT.601 in 256ths, rounded down."""
-    total = np.multiply(picture[..., 0], np.uint16(RED), dtype=np.uint16)
-    for channel, weight in ((1, GREEN), (2, BLUE)):
-        total += np.multiply(picture[..., channel], np.uint16(weight), dtype=np.uint16)
-    total >>= 8
-    return total.astype(np.uint8)
+    cv2 = sys.modules.get("cv2")  # numpy takes three times as long over channels that are not apart
+    apart = np.moveaxis(picture, 2, 0) if cv2 is None else cv2.split(np.ascontiguousarray(picture))
+    red, green, blue = (one.astype(np.uint16) for one in apart)
+    red *= RED
+    green *= GREEN
+    blue *= BLUE
+    red += green
+    red += blue
+    red >>= 8
+    return red.astype(np.uint8)
 
 
 class Fit(object):

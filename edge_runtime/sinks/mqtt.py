@@ -9,8 +9,8 @@ own client: only the spool keeps track of what has arrived.
 import collections
 import contextlib
 import hashlib
+import select
 import socket
-import threading
 import time
 from typing import Any, Deque, Dict, List, Optional, Set, Tuple
 
@@ -33,6 +33,7 @@ UNDER_WAY = 20  # most messages that wait for their acknowledgement
 OTHERS = 8  # most of them that are no records: a broker may count those that it denies until it closes the connection
 OLDER = "Unsupported protocol version"  # what a broker without MQTT 5 answers
 _WRITE = "let the board's user write {0} and {0}/# in the broker's access list"
+HEAR_S = 0.5  # how often the broker is heard where there is nothing to send
 NEWS_S = 10.0  # older labels are in the record only
 
 
@@ -63,14 +64,13 @@ class MqttSink(NetworkSink):
             options.get("client_id") or "edgeveil-" + hashlib.sha256(broker.path.encode()).hexdigest()[:12]
         )
         self._client: Any = None
-        self._heard = threading.Event()
         self._answer, self._answered = None, False  # type: Optional[str], bool
         self._acknowledged: Deque[Tuple[int, str]] = collections.deque()  # numbers, and why one was refused
         self._version = broker.newest
         self._most = self._takes = UNDER_WAY + 4  # messages that wait for an acknowledgement; those that a broker takes
         self._topics: Dict[int, str] = {}  # of messages that are no records, until they are acknowledged
         self._denied: Set[str] = set()  # topics of which that was said
-        self._gone = threading.Event()
+        self._gone = False
         self._labels = Labels(self._topic, outputs, manifest)
         self._about = about(manifest, settings.get("audit"), settings.get("runs", {}))
         prefix, rules = options.get("discovery", "homeassistant"), manifest.counts if manifest else None
@@ -102,18 +102,18 @@ class MqttSink(NetworkSink):
 
     def _open(self) -> None:
         """Connect, and wait for the broker's answer."""
-        self._heard.clear()
-        self._gone.clear()
-        self._answered = False
+        self._gone = self._answered = False
         self._acknowledged.clear()
         self._topics.clear()
         self._client = client = self._new_client()
         client.connect(self._broker.host, self._broker.port, keepalive=30)
         with contextlib.suppress(AttributeError, OSError):  # a record's end must not wait for what was sent before it
             client.socket().setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        client.loop_start()
-        if not self._heard.wait(TIMEOUT_S):
-            raise ConnectionLost("the broker does not answer")
+        end_s = time.monotonic() + TIMEOUT_S
+        while not (self._answered or self._gone):
+            if time.monotonic() > end_s or self._stop.is_set():
+                raise ConnectionLost("the broker does not answer")
+            self._exchange(client, 0.25)
         if not self._answered:
             cure = "name the port of an MQTT broker, with mqtts:// and cert= and key= where it wants these"
             raise ConnectionLost("the other side ends the connection before it answers", cure)
@@ -126,28 +126,44 @@ class MqttSink(NetworkSink):
         client.on_publish = self._on_publish
         return client
 
-    # paho's thread calls these while it holds its own locks: they only note what happened and wake our thread.
+    def _exchange(self, client: Any, wait_s: float) -> None:
+        """Let paho read what has come and write what waits; it has no thread of its own, which would cost as much for
+        each record as ours. Waits so long for either, and notes where the connection has ended."""
+        connection = client.socket()
+        if connection is None:
+            self._gone = True
+            return
+        wait_s = 0.0 if getattr(connection, "pending", lambda: 0)() else wait_s  # TLS has bytes that it has not given
+        try:
+            sending = [connection] if client.want_write() else []
+            can_read, can_write, _ = select.select([connection], sending, [], wait_s)
+        except (OSError, ValueError):  # it was closed meanwhile
+            self._gone = True
+            return
+        if can_read:
+            client.loop_read()
+        if can_write:
+            client.loop_write()
+        client.loop_misc()
+
+    # paho calls these from ``_exchange``.
     def _on_connect(self, client: Any, _userdata: Any, _flags: Any, code: Any, properties: Any = None) -> None:
         if client is self._client:
             self._answer = None if code == 0 else str(code)
             self._takes = getattr(properties, "ReceiveMaximum", UNDER_WAY + 4)
             self._answered = True
-            self._heard.set()
 
     def _on_disconnect(self, client: Any, *_: Any) -> None:
         if client is self._client:
-            self._gone.set()
-            self._heard.set()
-            self._spool.wake()
+            self._gone = True
 
     def _on_publish(self, client: Any, _userdata: Any, number: int, code: Any = None, *_: Any) -> None:
         if client is self._client:
             self._acknowledged.append((number, str(code) if getattr(code, "is_failure", False) else ""))
-            self._spool.wake()
 
-    def _hear(self, pending: Dict[int, Any]) -> None:
+    def _hear(self, pending: Dict[int, Any], wait_s: float = 0.0) -> None:
         """Take note of what was acknowledged. Raises ``ConnectionLost``, also for a record that was refused."""
-        gone = self._gone.is_set()  # looked at first: a broker may say why, and then close
+        self._exchange(self._client, wait_s)
         while self._acknowledged:
             number, refusal = self._acknowledged.popleft()
             entry, topic = pending.pop(number, None), self._topics.pop(number, "")
@@ -162,7 +178,7 @@ class MqttSink(NetworkSink):
                 self._backoff.reset()  # the next connection is spared it
                 refuses = "the broker refuses what is sent to {} ({})".format(topic, refusal)
                 self._say("{}: {}; {}".format(self.uri, refuses, _WRITE.format(self._topic)))
-        if gone:
+        if self._gone:  # looked at last: a broker may say why, and then close
             twice = " again. If it runs, another client may have the client_id {}, as a board with the same topic"
             raise ConnectionLost("the broker has gone" + twice.format(self._client_id) * (self._connections > 1))
 
@@ -170,10 +186,9 @@ class MqttSink(NetworkSink):
         """Wait for the acknowledgements of what is no record. Raises ``ConnectionLost``."""
         end = time.monotonic() + TIMEOUT_S
         while self._topics and not self._stop.is_set():
-            self._hear({})
+            self._hear({}, 0.25)
             if time.monotonic() > end:
                 raise ConnectionLost("the broker does not answer")
-            self._gone.wait(0.005)
 
     def _pump(self) -> None:
         pending: Dict[int, Any] = {}
@@ -182,10 +197,12 @@ class MqttSink(NetworkSink):
         while not self._stop.is_set():
             self._send_pending_status()
             self._hear(pending)
-            if len(pending) >= UNDER_WAY or len(self._topics) >= OTHERS:
-                self._gone.wait(0.01)
+            busy = self._client.want_write() or (pending and self._hurry.is_set())
+            if busy or len(pending) >= UNDER_WAY or len(self._topics) >= OTHERS:
+                self._hear(pending, 0.05)
                 continue
-            entry = self._spool.take(0.5)
+            # What is acknowledged meanwhile is heard with the next record: to wake for it costs as much as a record.
+            entry = self._spool.take(HEAR_S)
             if entry is not None:
                 record = entry.record()
                 counts = self._is_count(record)
@@ -213,7 +230,7 @@ class MqttSink(NetworkSink):
         if topic in self._denied:
             return 0
         sent = self._client.publish(topic, data, qos=1, retain=retain)
-        if sent.rc not in (self._paho.MQTT_ERR_SUCCESS, self._paho.MQTT_ERR_NO_CONN):
+        if sent.rc not in (self._paho.MQTT_ERR_SUCCESS, self._paho.MQTT_ERR_NO_CONN, self._paho.MQTT_ERR_AGAIN):
             raise ConnectionLost("the broker takes no message ({})".format(self._paho.error_string(sent.rc)))
         self._topics[sent.mid] = topic
         return sent.mid
@@ -238,10 +255,13 @@ class MqttSink(NetworkSink):
                 self._topic + "/status", json_bytes({"state": "offline", "since_ns": None}), 1, True
             )
             for _ in range(50):
-                if self._gone.wait(0.02) or offline.is_published():
+                self._exchange(client, 0.02)
+                if self._gone or offline.is_published():
                     break
         client.disconnect()
-        client.loop_stop()
+        left = client.socket()
+        if left is not None:  # it could not send that it ends
+            left.close()
 
     def _socket_now(self) -> Any:
         client = self._client

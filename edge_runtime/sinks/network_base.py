@@ -169,8 +169,9 @@ class NetworkSink(Sink):
     def close(self) -> None:
         """Send what waits for up to ``DRAIN_S``; the rest stays in a spool on the disk, or is lost and counted."""
         end, failures = time.monotonic() + DRAIN_S, self._failures
-        # Try once more now to reach a far side that is down.
+        # Try once more now to reach a far side that is down, and hear what was acknowledged.
         self._hurry.set()
+        self._spool.wake()
         while not self._spool.wait_empty(0.05) and time.monotonic() < end and self._failures == failures:
             pass
         self._end()

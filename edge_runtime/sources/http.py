@@ -172,7 +172,9 @@ class Pictures(object):
         """All bytes before ``mark``, which is left to be read."""
         looked = 0
         while True:
-            at = self._rest[looked:].lower().find(mark) + looked
+            at = self._rest[: 2 * len(mark)].lower().find(mark)  # most often it is at the begin of much
+            if at < 0:
+                at = self._rest[looked:].lower().find(mark) + looked
             if at >= looked:
                 data, self._rest = self._rest[:at], self._rest[at:]
                 return data

@@ -20,7 +20,7 @@ from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.bundle.archive import pack, read_archive
 from edgeveil.edge_runtime.bundle.reader import MANIFEST, read_bundle, read_file
 from edgeveil.edge_runtime.bundle.trust_file import Trust
-from edgeveil.edge_runtime.errors import BadInput, reason, written_text
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused, reason, written_text
 from edgeveil.edge_runtime.releases.index import KIND as index_KIND
 from edgeveil.edge_runtime.releases.index import Index, read_index
 from edgeveil.edge_runtime.releases.runtimes import FILE, KIND, NOTE, Update, read_update
@@ -383,15 +383,16 @@ def write_index(
 
     ``name`` is the product and ``audience`` the fleet that it is for, empty for any; boards remember both.
 
-    The same key must have signed the bundles, and the index at ``out`` if there is one. Raises ``BadInput`` or
-    ``BundleRefused`` where it has not.
+    The same key must have signed the bundles, and the index at ``out`` if there is one. Raises ``BadInput`` where it
+    has not, ``BundleRefused`` for a file that is damaged.
     """
     if not bundles:
         raise BadInput("At least one bundle was expected: give .veil files, the newest first.")
     signer = Signer.open(key, passphrase=passphrase)
     previous, version = read(str(out)), 1
     if previous is not None:
-        before = read_index(previous, Trust([signer.key]))
+        with _signed_by(signer, out):
+            before = read_index(previous, Trust([signer.key]))
         if before.name != name:
             raise BadInput(f"{out} is the index of {before.name}, and this one is of {name}. Give another file.")
         if before.audience not in ("", audience):
@@ -406,6 +407,20 @@ def write_index(
     return index
 
 
+@contextmanager
+def _signed_by(signer: Signer, path: Path) -> Iterator[None]:
+    """Refuse a file of another key in words for its signer: no board and no trust folder is here."""
+    try:
+        yield
+    except BundleRefused as error:
+        if error.reason != "untrusted-key":
+            raise
+        raise BadInput(
+            f"{path} was signed by another key than {signer.key.key[:16]}..., the one given. Give the key that signed "
+            "it, or sign it anew with this one."
+        ) from None
+
+
 def write_settings(
     settings: Path,
     boards: list[Path],
@@ -418,8 +433,7 @@ def write_settings(
     """Write the ``settings``, a configuration, and ``files`` for each of the ``boards`` (``board.pub``) into the folder
     ``out``, sealed to that board and signed with ``key``; the number of each file there.
 
-    A number is one more than that of the file before. Raises ``BadInput``, or ``BundleRefused`` where another key
-    signed the one before.
+    A number is one more than that of the file before. Raises ``BadInput``, also where another key signed the one before.
     """
     try:
         document = strict_json.loads(written_text(settings, "The settings").encode())
@@ -438,7 +452,8 @@ def write_settings(
         public, sealed = read_public_key(board).key, io.BytesIO()
         place = out / file_name(public)
         previous, role = read(str(place)), Role((signer.key,))
-        number = 1 if previous is None else read_payload(previous, role)["number"] + 1
+        with _signed_by(signer, place):
+            number = 1 if previous is None else read_payload(previous, role)["number"] + 1
         sealer = Sealer(bytes.fromhex(public), sealed.write)
         sealer.add(inner)
         sealer.close()
@@ -457,7 +472,8 @@ def write_settings(
 
 def _entry(path: Path, signer: Signer) -> dict[str, object]:
     data = read_file(str(path))
-    bundle = read_bundle(data, Trust([signer.key], audience=_audience(data)))
+    with _signed_by(signer, path):
+        bundle = read_bundle(data, Trust([signer.key], audience=_audience(data)))
     return {
         "name": bundle.manifest.name,
         "manifest_sha256": bundle.manifest_sha256,

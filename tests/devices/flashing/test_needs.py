@@ -270,8 +270,8 @@ def test_a_user_without_sudo_flashes_into_his_home_and_nowhere_else(owner, edgev
 @pytest.mark.parametrize(
     ("name", "python", "words"),
     [
-        ("raspberry-pi-cpu", "3.11.2", "edgeveil board wheels raspberry-pi-cpu --with camera --out DIR"),
-        ("raspberry-pi5", "3.12.3", "edgeveil board wheels raspberry-pi5 --python 3.12 --with camera --out DIR"),
+        ("raspberry-pi-cpu", "3.11.2", "edgeveil board wheels raspberry-pi-cpu --with camera --out wheels"),
+        ("raspberry-pi5", "3.12.3", "edgeveil board wheels raspberry-pi5 --python 3.12 --with camera --out wheels"),
         ("raspberry-pi-cpu-32", "3.11.2", None),
         ("jetson-nano", "3.6.9", None),
     ],

@@ -9,8 +9,9 @@ import tomllib
 
 from edgeveil.devices import profiles
 from edgeveil.devices.agents import gather_facts
+from edgeveil.devices.flashing import needs
 from edgeveil.devices.flashing.readiness import OVERLAY_OFF, findings, matching
-from edgeveil.devices.flashing.records import Facts
+from edgeveil.devices.flashing.records import Facts, Wanted
 from edgeveil.devices.transports.base import Completed
 from edgeveil.edge_runtime.errors import BadInput
 from tests.support import output
@@ -43,6 +44,22 @@ def test_a_new_board_is_told_the_command_for_its_wheels_and_numpy():
     assert "edgeveil board wheels raspberry-pi5 --python 3.11 --out wheels" in older["interpreter"]
     none = missing(replace(READY, python="3.10.1", interpreters={"numpy": "2.0"}), "raspberry-pi5")
     assert "no recipe for Python 3.10 (there is one for 3.13, 3.11, 3.12, 3.14)" in none["interpreter"]
+
+
+def test_one_command_collects_the_wheels_of_all_that_is_missing():
+    profile, facts = KNOWN["raspberry-pi-cpu"], replace(READY, interpreters={})
+    wants = needs.of_wanted(Wanted("camera:0", ("mqtt://broker/hall",)), profile.service)
+    for interpreters in ({}, READY.interpreters):
+        cures = [one.cure or "" for one in findings(replace(facts, interpreters=interpreters), profile, wants)]
+        (told,) = [cure for cure in cures if "edgeveil board wheels" in cure]
+        assert "edgeveil board wheels raspberry-pi-cpu --with camera --with mqtt --out wheels" in told
+        assert sum("the same wheels" in cure for cure in cures) == 2 - bool(interpreters)
+
+
+def test_numpy_is_no_interpreter():
+    lines = dict(line.split(maxsplit=1) for line in replace(READY, failed={"cv2": "SIGILL"}).text().splitlines())
+    assert lines["interpreters"] == "ai-edge-litert 2.3.0"
+    assert lines["libraries"] == "numpy 1.24.2, cv2 does NOT load (SIGILL)"
 
 
 def test_an_interpreter_that_crashes_is_named_with_the_reason():

@@ -26,10 +26,10 @@ class Link:
         os.write(writer, b"a record")
         self.handle, self.ended = reader, False
 
-    def handles(self):
-        return [self.handle]
+    def handles(self, *, records=True):
+        return [self.handle] if records else []
 
-    def poll(self):
+    def poll(self, _ready):
         self.left -= 1
         self.ended = self.left <= 0
         return []

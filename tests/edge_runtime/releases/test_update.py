@@ -26,7 +26,7 @@ from edgeveil.edge_runtime.releases import index
 from edgeveil.edge_runtime.releases.store import Releases
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import app
-from edgeveil.trainer.sealing.keys import Signer, write_index
+from edgeveil.trainer.sealing.keys import KEY_FILE, Signer, keygen, write_index
 from tests.edge_runtime.bundle.taken_once import counted
 from tests.support import bundles, seeds
 
@@ -261,6 +261,16 @@ def test_an_index_names_files_beside_it_and_no_others(www, key):
         write_index([strange], key, folder / "other.json", name="hall")
     with pytest.raises(BadInput, match="is the index of hall"):
         write_index([folder / "v2.veil"], key, folder / "index.json", name="other")
+
+
+def test_what_another_key_signed_is_named_with_both_ways_on_and_no_trust_folder(www, key, tmp_path):
+    folder, _, _ = www
+    other, own = keygen(tmp_path / "other").with_name(KEY_FILE), folder / "own.json"
+    said = "was signed by another key than {}..., the one given. Give the key that signed it, or sign it anew"
+    for signs, signed, out in ((other, folder / "v2.veil", own), (other, folder / "index.json", folder / "index.json")):
+        with pytest.raises(BadInput, match=re.escape(f"{signed} {said.format(Signer.open(signs).key.key[:16])}")):
+            write_index([folder / "v2.veil"], signs, out, name="hall")
+    assert not own.exists()
 
 
 def test_the_commands_from_the_key_to_a_stick_in_the_board(tmp_path, www, key, capsys):
