@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        100_895,
+        101_025,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -65,18 +65,18 @@ BUDGETS = {
         "380 a limit of draws of a track, the frames of a stream that a bound holds for, and optimal composition; "
         "370 channels designed for a Pufferfish bound, and a charge for looks; "
         "480 several attributes kept and hidden at once, each with its figure in audit, verdict and policy; 60 what a "
-        "report allows and assumes.",
+        "report allows and assumes; 115 periods of sums of two values, in which a network learned to hide z.",
     ),
-    "spine lines": Budget(90_324, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(90_454, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
-        503,
+        504,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap, 6 of record, 1 of films, 2 of tables, 4 of PyTorch, 1 of ONNX, 1 of the fitting of networks, 9 of "
         "formats and of data larger than memory, 1 of what sources and sinks need on a board, 16 of receivers and "
         "sensors, 2 of a counted Pufferfish bound, 2 of board remove, 1 of figures, 1 of a search; "
         "8 of sketches, lasso, PATE, drawn digits and int8; 5 of bounds of streams and of several attributes; "
-        "1 of designed channels.",
+        "1 of designed channels; 1 family of attacks.",
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
@@ -85,7 +85,7 @@ BUDGETS = {
     "scripts lines": Budget(7_000, 7_000, "The target."),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        89_797,
+        90_170,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, of a user's own networks and models, of formats, of data larger than memory, and "
@@ -98,7 +98,9 @@ BUDGETS = {
         "400 of .onnx classifiers; "
         "20 the choice of a checkpoint; "
         "750 of sketches, lasso and PATE; 380 of fine-tuning and the demo; "
-        "280 of designed channels and of looks; 35 of audits that are compared, 20 of the papers' table.",
+        "280 of designed channels and of looks; 35 of audits that are compared, 20 of the papers' table; "
+        "300 of networks that learn to hide z, and of the family that they led to; 40 of shuffles drawn as counts; "
+        "40 of what one command collects and a foreign key is called.",
     ),
 }
 

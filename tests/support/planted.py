@@ -6,6 +6,7 @@ about z beyond y. A leak then writes a bit into it, which is z with probability 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -30,6 +31,7 @@ EXPOSED = 0.05  # share of the people of the leak "few people"
 MARKED = 0.02  # share of the rows of the leak "marked rows"
 ROWS_OF_PERSON = 4
 BRIGHT = 96
+KEY = b"of the maker alone"  # of the leak "keyed cipher"
 
 
 @dataclass(frozen=True)
@@ -231,6 +233,29 @@ def marked_rows(release: Release, bit: np.ndarray, rng: np.random.Generator) -> 
     return x
 
 
+def sum_period(release: Release, bit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """In which half of a period of 14 levels a weighted sum of two pixels is, under dither."""
+    x = _pictures(release.x + rng.integers(-DITHER, DITHER + 1, release.x.shape)).astype(np.int64)
+    flat = x.reshape(len(x), -1)
+    first, last = flat[:, flat.shape[1] // 5], flat[:, 4 * flat.shape[1] // 5]
+    for _ in range(5):
+        wrong = ((0.75 * first + last) // 7 % 2).astype(int) != bit
+        last += np.where(wrong, np.where(last > 128, -2, 2), 0)
+    return _pictures(x)
+
+
+def keyed(release: Release, bit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The lowest bit of a pixel under a cipher: the bit XOR a keyed hash of all other pixels; under dither.
+
+    Without the key it is a random bit, so no attack finds it.
+    """
+    x = _pictures(release.x + rng.integers(-DITHER, DITHER + 1, release.x.shape))
+    flat = x.reshape(len(x), -1)
+    stream = [hashlib.blake2b(row[1:].tobytes(), key=KEY, digest_size=1).digest()[0] & 1 for row in flat]
+    flat[:, 0] = (flat[:, 0] & 0xFE) | (np.array(stream) ^ bit)
+    return x
+
+
 LEAKS = {
     "checkerboard": Leak(checkerboard, ("BatchNorm MLP", "BatchNorm CNN", "logistic regression")),
     "bit of a pixel": Leak(pixel_bit, ("lowest bits",)),
@@ -248,6 +273,8 @@ LEAKS = {
     "next row": Leak(next_row, ("neighbouring rows",)),
     "marked rows": Leak(marked_rows, ("marked rows",), share=MARKED),
     "wrong label": Leak(wrong_label, ("wrong labels",), share=MANY_WRONG, wrong=MANY_WRONG),
+    "period of a sum": Leak(sum_period, ("periods of sums",)),
+    "keyed cipher": Leak(keyed, ()),
 }
 
 

@@ -6,6 +6,7 @@ Donors are scikit-learn's digits; slow families are left out.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from dataclasses import replace
 
@@ -24,7 +25,7 @@ from edgeveil.trainer.audit.verdict import LEAKS
 from edgeveil.trainer.datasets import readings
 from edgeveil.trainer.datasets.loaders import mnist as of_mnist
 from edgeveil.trainer.measures.attack_metrics import permutation_test
-from tests.support import planted
+from tests.support import planted, red_team
 
 FAMILIES = {family.name: family for family in adversaries()}
 BUDGET = replace(BUDGETS["quick"], trees=60)
@@ -98,6 +99,7 @@ def test_a_planted_leak_is_found_by_its_family_and_its_absence_by_none(leak, fam
         pytest.param("patch that repeats", 900, 2, marks=pytest.mark.nightly),
         pytest.param("next row", 1200, 1, marks=pytest.mark.nightly),
         pytest.param("marked rows", 4500, 1, marks=pytest.mark.nightly),
+        ("period of a sum", 900, 1),
     ],
 )
 def test_what_is_at_no_place_and_in_no_row_alone_leaks_by_its_family_and_not_without_it(leak, rows, larger):
@@ -114,6 +116,29 @@ def test_what_is_at_no_place_and_in_no_row_alone_leaks_by_its_family_and_not_wit
     assert words[1.0] == LEAKS
     assert words[1e-9] != LEAKS
     assert words["others"] != LEAKS
+
+
+def test_a_cipher_tells_z_to_the_one_with_its_key_and_to_no_family():
+    made = release("keyed cipher", rows=1500)
+    flat = made.x.reshape(len(made), -1)
+    hashes = (hashlib.blake2b(row[1:].tobytes(), key=planted.KEY, digest_size=1).digest()[0] for row in flat)
+    assert [(one & 1) ^ bit for one, bit in zip(hashes, flat[:, 0] & 1, strict=True)] == made.z.tolist()
+    cheap = tuple(FAMILIES[name] for name in ("lowest bits", "parities of bits", "gradient boosting"))
+    word, found = planted.judged(Question.alone(planted.problem(made, BUDGET)), cheap)
+    assert word != LEAKS
+    assert found.permutation.p > 0.01
+
+
+@pytest.mark.nightly  # by day the plant that the finding became: "period of a sum"
+def test_what_a_network_learned_to_hide_is_found_by_the_family_that_it_led_to():
+    team = red_team.trained("sine of 2", 0)
+    assert team.partner_right > 0.9
+    made = planted.leaky(
+        planted.clean(*planted.digits(), 2000, rng := np.random.default_rng(1)), red_team.leak(team), 1.0, rng
+    )
+    problem = planted.problem(made, BUDGET)
+    assert attacked(problem, "lowest bits").row.bits_counted.estimate < 0.05
+    assert attacked(problem, "periods of sums").row.bits_counted.estimate > 0.5
 
 
 def test_sorted_labels_are_no_order_to_attack_by_neighbours():

@@ -101,7 +101,7 @@ class Fails(FirstValue):
 
 nameless = FirstValue()
 '''
-FIRST, LAST = "fixed D_z", "marked rows"
+FIRST, LAST = "fixed D_z", "periods of sums"
 
 
 @pytest.fixture
