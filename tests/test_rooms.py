@@ -32,7 +32,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        101_025,
+        101_170,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -65,9 +65,10 @@ BUDGETS = {
         "380 a limit of draws of a track, the frames of a stream that a bound holds for, and optimal composition; "
         "370 channels designed for a Pufferfish bound, and a charge for looks; "
         "480 several attributes kept and hidden at once, each with its figure in audit, verdict and policy; 60 what a "
-        "report allows and assumes; 115 periods of sums of two values, in which a network learned to hide z.",
+        "report allows and assumes; 115 periods of sums of two values, in which a network learned to hide z; "
+        "60 a service that wakes less often; 50 shuffles drawn as counts; 35 one command for all wheels of a board.",
     ),
-    "spine lines": Budget(90_454, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(90_600, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         504,
         400,

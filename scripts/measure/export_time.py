@@ -17,6 +17,7 @@ import sys
 import tarfile
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,9 @@ print(json.dumps({"wall_s": time.perf_counter() - begun[0], "processor_s": time.
 PARTS = ("devices", "edge_runtime", "models", "trainer")
 
 
-def tree(commit: str, folder: Path) -> Path:
-    """The packages of a commit in ``folder``, to be imported from the path that is returned."""
-    packed = subprocess.run(["git", "archive", commit, *PARTS], cwd=record.ROOT, capture_output=True, check=True).stdout
+def tree(commit: str, folder: Path, *, parts: Sequence[str] = PARTS) -> Path:
+    """``parts`` (none: all) of a commit in ``folder``; the path from which its packages can be imported."""
+    packed = subprocess.run(["git", "archive", commit, *parts], cwd=record.ROOT, capture_output=True, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(packed)) as file:
         file.extractall(folder, filter="data")
     package = folder / "packages" / "edgeveil"

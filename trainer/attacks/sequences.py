@@ -21,7 +21,7 @@ from edgeveil.trainer.measures.intervals import count
 
 LENGTHS = (1, 4, 16, 64, 256)  # releases of one track that are asked about
 MOST_CODES_IN_PAIRS = 64
-SPARSE = 0.02  # share of values that are not 0, below which a forest is told the others alone
+SPARSE = 0.02  # share of values that are not 0, below which a forest gets the others alone
 
 
 @dataclass(frozen=True)
