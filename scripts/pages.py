@@ -31,7 +31,7 @@ from scripts.record import RESULTS, ROOT, Script, run
 DESCRIPTIONS = ROOT / "scripts/tables"
 INDEX = RESULTS / "README.md"
 # The commits that have the scripts which a record names and which are not here: of scripts/reproduce the first.
-COMMITS = ("baecb1ef", "df500fa2")
+COMMITS = ("baecb1ef", "df500fa2", "8946c796")
 ESTIMATES = ("accuracy", "estimate", "mean", "median", "correlation", "auc", "error")
 
 
@@ -248,7 +248,8 @@ def made_by(path: Path) -> str:
 
 def of_commit(script: str) -> str:
     """A script that is not here, as ``git show`` takes it."""
-    return f"{COMMITS[script.startswith(('scripts/papers/', 'scripts/measure/'))]}:{script}"
+    last = script == "scripts/measure/mutants.py"
+    return f"{COMMITS[2 if last else script.startswith(('scripts/papers/', 'scripts/measure/'))]}:{script}"
 
 
 def here_now(script: str) -> str | None:
