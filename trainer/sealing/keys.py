@@ -433,7 +433,7 @@ def write_settings(
     """Write the ``settings``, a configuration, and ``files`` for each of the ``boards`` (``board.pub``) into the folder
     ``out``, sealed to that board and signed with ``key``; the number of each file there.
 
-    A number is one more than that of the file before. Raises ``BadInput``, also where another key signed the one before.
+    A number is one more than that of the file before. Raises ``BadInput``, also where that is another key's.
     """
     try:
         document = strict_json.loads(written_text(settings, "The settings").encode())
